@@ -1,0 +1,1 @@
+"""Measurements a person starts; none of them is a timed test."""

@@ -1,0 +1,1 @@
+"""The scheduler: pure, standard library only, with time as an argument."""

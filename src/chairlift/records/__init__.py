@@ -1,0 +1,1 @@
+"""What a run writes down: schema, metric definitions, writers and readers."""

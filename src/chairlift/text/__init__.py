@@ -1,0 +1,1 @@
+"""Tokenizing, incremental detokenizing and chat templates."""
