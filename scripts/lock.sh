@@ -11,13 +11,13 @@ if [ ! -x "$venv/bin/uv" ] || [ "$("$venv/bin/uv" --version | cut -d' ' -f2)" !=
     "$venv/bin/python" -m pip install --quiet "uv==$UV_VERSION"
 fi
 
-# The lock must not depend on this machine: neither its indexes nor its configuration files are read, none is written.
+# No index and no path is written down: the hashes alone say which files are meant, wherever they are fetched from.
 resolve() {
     "$venv/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
         --no-header --no-annotate --no-emit-index-url --no-emit-find-links "$@" pyproject.toml
 }
-resolve --extra all --group dev --output-file requirements/all.lock "${@}"
+resolve --extra all --group dev --output-file requirements/all.lock "$@"
 # The same versions, without what only the extras need.
-resolve --group dev --constraint requirements/all.lock --output-file requirements/dev.lock "${@}"
-resolve --constraint requirements/all.lock --output-file requirements/base.lock "${@}"
+resolve --group dev --constraint requirements/all.lock --output-file requirements/dev.lock "$@"
+resolve --constraint requirements/all.lock --output-file requirements/base.lock "$@"
 grep -c '==' requirements/*.lock
