@@ -10,7 +10,8 @@ PYTHON ?=
 WORKERS ?= 2
 FUZZ_SECONDS ?= 600
 MODEL ?= .models/SmolLM2-135M-Instruct.Q4_1.gguf
-BENCH ?= $(filter-out \_%,$(basename $(notdir $(wildcard benchmarks/*.py))))
+# Modules that begin with an underscore are shared by the others.
+BENCH ?= $(filter-out _%,$(basename $(notdir $(wildcard benchmarks/*.py))))
 ARGS ?=
 
 .PHONY: help setup model run serve test lint format types contracts unit fuzz bench lock clean
