@@ -50,6 +50,11 @@ ensure_venv_module() {
 }
 
 mkdir -p build
+# Two targets started at once must not install into one environment together.
+if command -v flock >/dev/null 2>&1; then
+    exec 9>build/setup.lock
+    flock 9
+fi
 python=$(find_python)
 wanted=$("$python" - "$LOCK" pyproject.toml <<'PY'
 import hashlib, sys
@@ -76,7 +81,9 @@ rm -f "$stamp"
 pip() {
     "$VENV/bin/python" -m pip --disable-pip-version-check "$@"
 }
-pip install -qq --require-hashes --requirement "$LOCK"
+pip install -qq --require-hashes --requirement "$LOCK" ||
+    fail "pip could not install $LOCK; its reason is above. Check the network and pip's index settings and run it again:" \
+        "what was fetched is kept in pip's cache."
 # The build backend comes from the lock too, so nothing unverified is fetched.
 pip install -qq --no-deps --no-build-isolation --editable .
 echo "$wanted" >"$stamp"
