@@ -43,28 +43,29 @@ class SchedulerConfig:
     bounded wait) or continuous (decided anew at every step)."""
 
     max_model_len: int = 2048
-    """Most tokens of prompt and answer together (also max_seq_len). Longer requests are refused at the door. Too high: the
-    naive reservation model_len serves fewer sequences, and one request may take the whole pool."""
+    """Most tokens of prompt and answer together (also max_seq_len). Longer requests are refused at the door. Too high:
+    the naive reservation model_len serves fewer sequences, and one request may take the whole pool."""
 
     max_num_seqs: int = 32
-    """Most sequences that run at once under continuous. Higher: more throughput until compute or memory bandwidth is spent,
-    then only more time between tokens, and preemptions when the KV pool is short. Lower: the queue grows."""
+    """Most sequences that run at once under continuous. Higher: more throughput until compute or memory bandwidth is
+    spent, then only more time between tokens, and preemptions when the KV pool is short. Lower: the queue grows."""
 
     max_num_batched_tokens: int = 512
-    """Most tokens one step may compute, decodes and prompt chunks together, under every policy. Higher: prompts finish sooner,
-    answers in progress stutter more, activations take more memory. Lower: the reverse. At least max_num_seqs (and batch_size,
-    max_batch_size), since every running sequence gets a token."""
+    """Most tokens one step may compute, decodes and prompt chunks together, under every policy. Higher: prompts finish
+    sooner, answers in progress stutter more, activations take more memory. Lower: the reverse. At least max_num_seqs
+    (and batch_size, max_batch_size), since every running sequence gets a token."""
 
     kv_reservation: KVReservation | None = None
-    """KV blocks an admitted request holds: prompt (grow as needed, preempt when short; not for closed batches), full (prompt
-    + max_tokens) or model_len (max_model_len, the naive way). Default: prompt under continuous, full under static, dynamic."""
+    """KV blocks an admitted request holds: prompt (grow as needed, preempt when short; not for closed batches), full
+    (prompt + max_tokens) or model_len (max_model_len, the naive way). Default: prompt under continuous, full under
+    static, dynamic."""
 
     padding: Padding | None = None
     """Whether prompts of a closed batch are padded to its longest: longest (the closed batches' default) or none."""
 
     release: Release | None = None
-    """When results leave: batch (together, the closed batches' default), request (each when it ends) or token (streamed, the
-    default under continuous)."""
+    """When results leave: batch (together, the closed batches' default), request (each when it ends) or token
+    (streamed, the default under continuous)."""
 
     queue_order: QueueOrder = "fcfs"
     """Who is next: fcfs (arrival), priority (lower value first, then arrival) or shortest_prompt."""
@@ -80,24 +81,26 @@ class SchedulerConfig:
 
     # static
     batch_size: int = 8
-    """Static: how many requests are collected before the batch starts. Higher: better use of each step, longer wait for the
-    batch to fill and more straggler waste."""
+    """Static: how many requests are collected before the batch starts. Higher: better use of each step, longer wait for
+    the batch to fill and more straggler waste."""
 
     max_wait: Nanoseconds | None = None
-    """Static: start an unfilled batch when its oldest request has waited this long. Default: never; it starts when full, at
-    the end of the input, or on drain."""
+    """Static: start an unfilled batch when its oldest request has waited this long. Default: never; it starts when
+    full, at the end of the input, or on drain."""
 
     # dynamic
     max_batch_size: int = 8
-    """Dynamic: most requests in a batch. Raising it without max_queue_delay has no effect on sparse traffic: batches never fill."""
+    """Dynamic: most requests in a batch. Raising it without max_queue_delay has no effect on sparse traffic: batches
+    never fill.
+    """
 
     max_queue_delay: Nanoseconds = 50_000_000
-    """Dynamic: longest wait of the oldest request for its batch to fill, from its arrival. 0 never waits. Too short: batches
-    leave small; too long: the wait shows in every time to first token."""
+    """Dynamic: longest wait of the oldest request for its batch to fill, from its arrival. 0 never waits. Too short:
+    batches leave small; too long: the wait shows in every time to first token."""
 
     preferred_batch_sizes: tuple[int, ...] = ()
-    """Dynamic: send a batch at once when one of these sizes is reached (the largest reached; a small one wins over waiting
-    for a larger)."""
+    """Dynamic: send a batch at once when one of these sizes is reached (the largest reached; a small one wins over
+    waiting for a larger)."""
 
     # continuous
     enable_chunked_prefill: bool = True
@@ -105,11 +108,13 @@ class SchedulerConfig:
     max_num_batched_tokens must be at least max_model_len."""
 
     watermark: float = 0.01
-    """Continuous: share of the KV pool kept free at admission while others run, as room for their growth. 0 admits to the last block
-    and preempts more."""
+    """Continuous: share of the KV pool kept free at admission while others run, as room for their growth. 0 admits to
+    the last block and preempts more."""
 
     prefill_interval: int = 1
-    """Continuous: while many decode (prefill_interval_load), at most one step in this many carries prompt tokens. 1: every step may."""
+    """Continuous: while many decode (prefill_interval_load), at most one step in this many carries prompt tokens. 1:
+    every step may.
+    """
 
     prefill_interval_load: float = 0.5
     """Continuous: share of max_num_seqs that must be decoding before prefill_interval applies."""
@@ -145,7 +150,7 @@ class SchedulerConfig:
         """Most rows of one step under this policy."""
         return {"static": self.batch_size, "dynamic": self.max_batch_size, "continuous": self.max_num_seqs}[self.policy]
 
-    def with_policy(self, policy: PolicyName, **changes: Any) -> SchedulerConfig:  # noqa: ANN401 - any field of this class
+    def with_policy(self, policy: PolicyName, **changes: Any) -> SchedulerConfig:
         """The same settings under another policy. Raises ConfigError when they do not go together."""
         return replace(self, policy=policy, **changes)
 
@@ -207,14 +212,21 @@ def _check_combinations(config: SchedulerConfig) -> None:
         if not config.enable_chunked_prefill and budget < config.max_model_len:
             raise ConfigError(
                 f"--max-num-batched-tokens is {budget}, and without chunked prefill a prompt of up to --max-model-len "
-                f"{config.max_model_len} must fit in one step: raise the first to {config.max_model_len}, or enable chunked prefill."
+                f"{config.max_model_len} must fit in one step: raise the first to {config.max_model_len}, "
+                "or enable chunked prefill."
             )
         if config.padding == "longest":
-            raise ConfigError("--padding longest is for closed batches: continuous has no batch to pad. Use --padding none.")
+            raise ConfigError(
+                "--padding longest is for closed batches: continuous has no batch to pad. Use --padding none."
+            )
+        if config.release == "batch":
+            raise ConfigError(
+                "--release batch is for closed batches: a continuous batch never ends. Use token or request."
+            )
     elif config.kv_reservation == "prompt":
         raise ConfigError(
-            f"--kv-reservation prompt lets sequences grow and preempts when blocks run out, which a closed batch cannot do: "
-            f"use full or model_len with --policy {config.policy}."
+            "--kv-reservation prompt lets sequences grow and preempts when blocks run out, "
+            f"which a closed batch cannot do: use full or model_len with --policy {config.policy}."
         )
     too_large = [size for size in config.preferred_batch_sizes if size > config.max_batch_size]
     if too_large:

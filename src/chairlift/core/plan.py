@@ -14,11 +14,12 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import TypeAlias
 
 from chairlift.core.reasons import Decision, Reason
 from chairlift.core.request import FinishReason, Nanoseconds, TokenId
 
-BlockTable = array[int]
+BlockTable: TypeAlias = "array[int]"
 """KV block ids of one sequence in order of position, as array('i') (signed 32 bit), so that a runner can join
 tables without looking at them. Owned by the scheduler: valid until the plan is committed or aborted."""
 
@@ -78,6 +79,8 @@ class BatchForecast:
     batch: int
     """Serial number of the batch."""
     members: int
+    reason: Reason
+    """Why it left."""
     blocks: int
     """KV blocks it reserves: exact."""
     prefill_steps: int

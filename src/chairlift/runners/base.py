@@ -35,11 +35,12 @@ class ModelRunner(ABC):
       1. for each row, positions starts .. starts + counts - 1 are written to the KV blocks that its table names.
          No other position of any block changes, except in the scratch block;
       2. attention of a row reads positions 0 .. its own, through its table. Rows may share blocks that they only read;
-      3. rows with samples[i] yield one token from the logits at position starts + counts - paddings - 1. A DEAD row's logits
+      3. rows with samples[i] yield one token from the logits at position starts + counts - paddings - 1. A DEAD row's
+      logits
          are computed and dropped, as in any batch that runs on: its cost is real.
 
-    A row that fails alone (a NaN in its logits, say) is reported in StepOutcome.failures; the rest of the step counts. When
-    the step as a whole did not happen, execute() raises StepFailed: every position written by it may be garbage,
+    A row that fails alone (a NaN in its logits, say) is reported in StepOutcome.failures; the rest of the step counts.
+    When the step as a whole did not happen, execute() raises StepFailed: every position written by it may be garbage,
     but no other one is, so that the same plan can be executed again.
     """
 

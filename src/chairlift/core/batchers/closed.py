@@ -1,0 +1,336 @@
+"""Carries out the closed policies, static and dynamic: a batch forms, runs in lockstep, and ends.
+
+Prompts are padded to the longest and computed together (in equal chunks when they exceed a step's token budget), then
+every row decodes until the last member has ended. An ended member's row stays in every step and recomputes its last
+position, because that is what a closed batch costs; it needs no new block. A cancelled or failed member's blocks are
+freed at once, and its row goes on on the scratch block.
+"""
+
+from __future__ import annotations
+
+from array import array
+from itertools import islice
+
+from chairlift.core.admission import blocks_for
+from chairlift.core.batchers.rows import PAD, Rows, advance, end_of
+from chairlift.core.plan import BatchForecast, Finished, RowKind, StepEvents, StepOutcome, StepPlan, Wait
+from chairlift.core.policies.dynamic import Dynamic
+from chairlift.core.policies.static import Static
+from chairlift.core.policies.views import Hold, Launch, QueueView
+from chairlift.core.reasons import Reason
+from chairlift.core.request import FinishReason, Nanoseconds, TokenId
+from chairlift.core.sequence import Phase, Sequence
+from chairlift.core.state import SchedulerState
+from chairlift.core.steptime import StepFeatures, StepTimePredictor
+
+
+class Member:
+    """One row of a closed batch, from its start to its end."""
+
+    __slots__ = ("known", "position", "sequence", "target")
+
+    def __init__(self, sequence: Sequence, target: int) -> None:
+        self.sequence = sequence
+        self.known = sequence.length
+        """Tokens that its prefill computes; fixed, while the first generated token may come before the padding's
+        end.
+        """
+        self.position = sequence.computed
+        """Next position of the prefill; runs on into the padding."""
+        self.target = target
+        """Where its prefill ends: at the batch's longest prompt, or at its own."""
+
+    @property
+    def on_scratch(self) -> bool:
+        return not self.sequence.table
+
+    @property
+    def prefill_left(self) -> bool:
+        """Whether it has positions to compute before the batch decodes, padding included."""
+        return self.position < self.target and not self.on_scratch
+
+
+class Release:
+    """Collects what leaves in one commit."""
+
+    def __init__(self, state: SchedulerState) -> None:
+        self._state = state
+        self._ids: list[str] = []
+        self._tokens: list[TokenId] = []
+        self._finished: list[Finished] = []
+
+    def tokens_of(self, sequence: Sequence) -> None:
+        """Everything generated that has not left yet."""
+        pending = sequence.unreleased()
+        self._ids += [sequence.request_id] * len(pending)
+        self._tokens += pending
+        sequence.released += len(pending)
+
+    def leave(self, sequence: Sequence, *, tokens: bool = True) -> None:
+        """The result of an ended sequence, unless it has left before."""
+        if self._state.sequences.get(sequence.request_id) is sequence:
+            if tokens:
+                self.tokens_of(sequence)
+            self._finished.append(self._state.leave(sequence))
+
+    def done(self) -> StepEvents:
+        return StepEvents(self._ids, self._tokens, tuple(self._finished))
+
+
+class ClosedBatcher:
+    """Runs at most one closed batch at a time."""
+
+    def __init__(self, state: SchedulerState, predictor: StepTimePredictor) -> None:
+        self.state = state
+        self.predictor = predictor
+        self.policy: Static | Dynamic = (
+            Static(state.config) if state.config.policy == "static" else Dynamic(state.config)
+        )
+        self.input_ended = False
+        self.members: list[Member] = []
+        self._scratch = array("i", [state.capacity.scratch_block])
+        self._in_flight: list[Member] = []
+        """The members behind the rows of the plan in flight."""
+        self._forecast: BatchForecast | None = None
+        """Of a batch whose first step has not been committed."""
+
+    @property
+    def prefilling(self) -> bool:
+        return any(member.prefill_left for member in self.members)
+
+    def running(self) -> list[Sequence]:
+        return [member.sequence for member in self.members if member.sequence.phase is not Phase.ENDED]
+
+    def holders(self) -> list[Sequence]:
+        return [member.sequence for member in self.members if member.sequence.table]
+
+    def plan(self, now: Nanoseconds) -> StepPlan | Wait:
+        if not self.members and (wait := self._launch(now)):
+            return wait
+        rows = Rows()
+        rows.forecast = self._forecast
+        if self.prefilling:
+            self._in_flight = self._prefill_rows(rows)
+        else:
+            for member in self.members:
+                self._lockstep_row(rows, member)
+            self._in_flight = self.members
+        return rows.plan(self.state, now)
+
+    def apply(self, plan: StepPlan, outcome: StepOutcome, times: int) -> StepEvents:
+        self._forecast = None
+        tokens = list(outcome.tokens)
+        self.state.counters.output_tokens += len(tokens) - len(outcome.failures)
+        group = len(tokens) // times
+        events = Release(self.state)
+        for step in range(times):
+            self._advance(plan, outcome, tokens[step * group : (step + 1) * group], repeat=step, release=events)
+        self._end_if_over(events)
+        return events.done()
+
+    def cancel(self, sequence: Sequence) -> StepEvents:
+        if sequence.phase is not Phase.ENDED:
+            self.state.end(sequence, FinishReason.CANCELLED)
+        self.state.free(sequence)
+        events = Release(self.state)
+        events.leave(sequence, tokens=False)
+        self._end_if_over(events)
+        return events.done()
+
+    def horizon(self) -> int:
+        live = self.running()
+        if self.prefilling or any(s.request.stop_ids for s in live):
+            return 1
+        return max(1, min((s.last_position - s.computed for s in live), default=1))
+
+    def surrender(self) -> tuple[list[Sequence], StepEvents]:
+        """The batch dissolves: its running members, with their blocks, and whatever was held back of all results."""
+        events = Release(self.state)
+        live = self.running()
+        for member in self.members:
+            sequence = member.sequence
+            if sequence.phase is not Phase.ENDED:
+                events.tokens_of(sequence)
+            else:
+                self.state.free(sequence)
+                events.leave(sequence)
+        self.members = []
+        return live, events.done()
+
+    # launch
+
+    def _launch(self, now: Nanoseconds) -> Wait | None:
+        """Form the next batch; or say why there is none."""
+        queue = self.state.queue
+        oldest = queue.oldest()
+        view = QueueView(len(queue), oldest.arrival if oldest else 0, self.input_ended)
+        choice = self.policy.choose(view, now)
+        if isinstance(choice, Hold):
+            return Wait(choice.until, choice.reason)
+        longest, chosen = self._fitting(choice.size)
+        for sequence in chosen:
+            if not self.state.admit(sequence, self._positions(sequence, longest)):
+                break
+            self.members.append(Member(sequence, longest if self._padded else sequence.length))
+        if not self.members:
+            return Wait(None, Reason.STALLED, self._stall())
+        self._note_launch(choice)
+        return None
+
+    def _fitting(self, size: int) -> tuple[int, list[Sequence]]:
+        """The oldest and the next in order, up to the first whose reservation does not fit beside the others; and the
+        longest's length.
+        """
+        state = self.state
+        oldest = state.queue.oldest()
+        candidates = [oldest, *islice((s for s in state.queue if s is not oldest), size - 1)] if oldest else []
+        chosen: list[Sequence] = []
+        longest = saved = 0
+        for sequence in candidates:
+            stretched = max(longest, sequence.length)
+            matched = state.matched(sequence)
+            saving = len(matched) - state.pool.idle(matched)
+            held = sum(
+                blocks_for(self._positions(member, stretched), state.pool.block_size) for member in (*chosen, sequence)
+            )
+            if held - saved - saving > state.pool.free_blocks:
+                numbers = {
+                    "needed": held - saved - saving,
+                    "free_blocks": state.pool.free_blocks,
+                    "members": len(chosen),
+                }
+                state.decide(sequence, Reason.CUT_BY_MEMORY, numbers)
+                break
+            chosen.append(sequence)
+            longest, saved = stretched, saved + saving
+        return longest, chosen
+
+    @property
+    def _padded(self) -> bool:
+        return self.state.config.effective_padding == "longest"
+
+    def _positions(self, sequence: Sequence, longest: int) -> int:
+        """What a member holds: its own most tokens, and room for the padding."""
+        return max(self.state.reservation(sequence), longest if self._padded else 0)
+
+    def _note_launch(self, choice: Launch) -> None:
+        state = self.state
+        state.counters.batches += 1
+        sequences = [member.sequence for member in self.members]
+        blocks = sum(len(sequence.table) for sequence in sequences)
+        numbers = {"batch": state.counters.batches, "members": len(sequences), "blocks": blocks}
+        for sequence in sequences:
+            state.decide(sequence, Reason.ADMITTED, numbers | {"cached_tokens": sequence.computed})
+        prefill = self._prefill_forecast()
+        decode_steps = max(sequence.most_tokens - sequence.length for sequence in sequences) - 1
+        self._forecast = BatchForecast(
+            batch=state.counters.batches,
+            members=len(sequences),
+            reason=choice.reason,
+            blocks=blocks,
+            prefill_steps=len(prefill),
+            decode_steps=decode_steps,
+            duration=self._duration(prefill, decode_steps),
+        )
+
+    def _prefill_forecast(self) -> list[StepFeatures]:
+        """The prefill's steps as they will be, if nobody fails or leaves."""
+        left = [member.target - member.position for member in self.members]
+        steps = []
+        while left := [tokens for tokens in left if tokens > 0]:
+            chunk = self.state.config.max_num_batched_tokens // len(left)
+            steps.append(StepFeatures(sum(min(chunk, tokens) for tokens in left), rows=0, context=0))
+            left = [tokens - chunk for tokens in left]
+        return steps
+
+    def _duration(self, prefill: list[StepFeatures], decode_steps: int) -> Nanoseconds | None:
+        cost = self.predictor.cost()
+        if cost is None:
+            return None
+        context = sum(member.sequence.length + 1 for member in self.members)
+        decode = cost.decode_run(rows=len(self.members), context=context, steps=decode_steps)
+        return sum(map(cost.time, prefill)) + decode
+
+    def _stall(self) -> str:
+        pool = self.state.pool
+        return (
+            f"{len(self.state.queue)} requests wait and none runs, yet not one of them gets its KV blocks; "
+            f"the pool offers {pool.free_blocks} of {pool.num_blocks}."
+        )
+
+    # rows
+
+    def _prefill_rows(self, rows: Rows) -> list[Member]:
+        """An equal chunk for each row that is not through; rows on scratch run beside them, the others rest."""
+        scratch = [member for member in self.members if member.on_scratch]
+        computing = [member for member in self.members if member.prefill_left]
+        for member in scratch:
+            self._lockstep_row(rows, member)
+        chunk = max(1, (self.state.config.max_num_batched_tokens - len(scratch)) // len(computing))
+        for member in computing:
+            rows.add_prompt(member.sequence, member.position, min(chunk, member.target - member.position), member.known)
+        return scratch + computing
+
+    def _lockstep_row(self, rows: Rows, member: Member) -> None:
+        sequence = member.sequence
+        if member.on_scratch:
+            rows.add_single(sequence, RowKind.DEAD, 0, PAD, self._scratch)
+        elif sequence.phase is Phase.ENDED:
+            last = sequence.computed - 1
+            rows.add_single(sequence, RowKind.DEAD, last, sequence.tokens[last], sequence.table)
+        else:
+            rows.add_single(sequence, RowKind.DECODE, sequence.computed, sequence.tokens[-1], sequence.table)
+
+    # moving on
+
+    def _advance(
+        self, plan: StepPlan, outcome: StepOutcome, tokens: list[TokenId], *, repeat: int, release: Release
+    ) -> None:
+        """One step's outcome; in a jump, the `repeat`-th of equal ones."""
+        sampled = iter(tokens)
+        for row, member in enumerate(self._in_flight):
+            sequence = member.sequence
+            token = next(sampled) if plan.samples[row] else None
+            if row in outcome.failures:
+                self._fail(sequence, outcome.failures[row], release)
+                continue
+            if plan.kinds[row] is RowKind.DEAD:
+                continue
+            end = plan.starts[row] + plan.counts[row] + repeat
+            member.position = max(member.position, end)
+            if sequence.phase is not Phase.ENDED:
+                advance(sequence, token, end if plan.kinds[row] is RowKind.DECODE else min(end, member.known))
+                if plan.kinds[row] is not RowKind.DECODE:
+                    self.state.publish(sequence)
+            if token is not None:
+                self._token(sequence, outcome.stops.get(row), release)
+
+    def _token(self, sequence: Sequence, stop: FinishReason | None, release: Release) -> None:
+        """A member has a new token: does it leave, and does it end the member?"""
+        mode = self.state.config.effective_release
+        if mode == "token":
+            release.tokens_of(sequence)
+        reason = stop or end_of(sequence)
+        if reason is None:
+            self.state.decide(sequence, Reason.DECODING)
+            return
+        self.state.end(sequence, reason)
+        if mode != "batch":
+            release.leave(sequence)
+
+    def _fail(self, sequence: Sequence, message: str, release: Release) -> None:
+        """An error leaves at once, whatever the release; what failed on a dead row had ended already."""
+        if sequence.phase is Phase.ENDED:
+            return
+        self.state.end(sequence, FinishReason.ERROR, message)
+        self.state.free(sequence)
+        release.leave(sequence)
+
+    def _end_if_over(self, release: Release) -> None:
+        """When the last member has ended, all blocks and all results go."""
+        if self.running():
+            return
+        for member in self.members:
+            self.state.free(member.sequence)
+            release.leave(member.sequence)
+        self.members = []

@@ -1,0 +1,358 @@
+"""Carries out the continuous policy: growth, preemption, chunks, and sequences that come and go at every step.
+
+plan() changes the state in this order: blocks for the decodes (which may preempt), chunks of prompts begun, admissions.
+Only apply() moves sequences on, so that an aborted plan leaves nothing half done: who was admitted stays admitted, and
+the next plan builds on it.
+
+The decoding sequences are kept as columns that change only when somebody joins or leaves; a step in which
+nobody does costs a few passes over lists of integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Sequence as SequenceOf
+from operator import attrgetter
+
+from chairlift.core.batchers.rows import Rows, advance, end_of
+from chairlift.core.plan import BlockTable, Finished, RowKind, StepEvents, StepOutcome, StepPlan, TokenCounts, Wait
+from chairlift.core.policies.continuous import Continuous, Grant, Stop
+from chairlift.core.reasons import Reason
+from chairlift.core.request import FinishReason, Nanoseconds, TokenId
+from chairlift.core.sequence import Phase, Sequence
+from chairlift.core.state import SchedulerState
+from chairlift.core.steptime import StepTimePredictor
+
+Ended = tuple[Sequence, FinishReason, str]
+Ids = SequenceOf[str]
+Tokens = SequenceOf[TokenId]
+
+_NO_PROMPTS = Rows()
+_ORDER = attrgetter("order")
+_BLOCKED_UNTIL_SOMEBODY_ENDS = (Reason.WAITING_FOR_SLOT, Reason.WAITING_FOR_BLOCKS)
+
+
+class ContinuousBatcher:
+    """Runs the open batch. Implements the policy's StepView over the live state."""
+
+    def __init__(self, state: SchedulerState, predictor: StepTimePredictor) -> None:
+        self.state = state
+        self.policy = Continuous(state.config)
+        self.predictor = predictor
+        self.draining = False
+        """Nothing is admitted: a switch to a closed policy waits for what runs."""
+        self.steps_since_prefill = state.config.prefill_interval
+        self._decoding: list[Sequence] = []
+        self._prefilling: list[Sequence] = []
+        self._preempted: list[Sequence] = []
+        """In the step being planned, or since the last commit if plans were aborted."""
+        self._preempted_now = False
+        self._prompts = _NO_PROMPTS
+        """Prompt rows of the plan in flight."""
+        self._stopped_by: Reason | None = None
+        self._ids: tuple[str, ...] = ()
+        self._tables: tuple[BlockTable, ...] = ()
+        self._stop_ids: frozenset[TokenId] = frozenset()
+        """Union over the decoding sequences: a step whose tokens avoid all of them stops nobody."""
+
+    # the policy's view
+
+    @property
+    def decoding(self) -> int:
+        return len(self._decoding)
+
+    @property
+    def prefilling(self) -> tuple[Sequence, ...]:
+        return tuple(self._prefilling)
+
+    @property
+    def preempted_in_this_step(self) -> bool:
+        return self._preempted_now
+
+    @property
+    def free_blocks(self) -> int:
+        return self.state.pool.free_blocks
+
+    @property
+    def watermark_blocks(self) -> int:
+        return -int(-self.state.config.watermark * self.state.pool.num_blocks // 1)
+
+    def head(self) -> Sequence | None:
+        return None if self.draining else self.state.queue.head()
+
+    def blocks_needed(self, sequence: Sequence) -> int:
+        return self.state.blocks_needed(sequence, self.state.reservation(sequence))
+
+    def tokens_to_compute(self, sequence: Sequence) -> int:
+        if sequence.phase is Phase.WAITING:
+            return sequence.length - len(self.state.matched(sequence)) * self.state.pool.block_size
+        return sequence.length - sequence.computed
+
+    def prompt_tokens_within(self, target: int) -> int | None:
+        cost = self.predictor.cost()
+        if cost is None:
+            return None
+        context = sum(sequence.computed + 1 for sequence in self._decoding)
+        return cost.prompt_tokens_within(target, rows=len(self._decoding), context=context)
+
+    # what the scheduler asks
+
+    @property
+    def running_count(self) -> int:
+        return len(self._decoding) + len(self._prefilling)
+
+    def running(self) -> list[Sequence]:
+        return [*self._decoding, *self._prefilling]
+
+    holders = running
+
+    def adopt(self, sequences: list[Sequence]) -> None:
+        """Take over the running members of a closed batch, with the blocks they hold."""
+        self._prefilling += [sequence for sequence in sequences if sequence.phase is Phase.PREFILL]
+        self._decoding += [sequence for sequence in sequences if sequence.phase is Phase.DECODE]
+        self._membership_changed()
+
+    def plan(self, now: Nanoseconds) -> StepPlan | Wait:
+        self._preempted_now = False
+        self._stopped_by = None
+        self._grow()
+        prompts = _NO_PROMPTS
+        if self._prefilling or (self.state.queue and not self.draining):
+            prompts = self._grant()
+        self._prompts = prompts
+        if self._decoding or prompts:
+            return self._freeze(prompts, now)
+        if not self.state.queue:
+            return Wait(None, Reason.QUEUE_EMPTY)
+        return Wait(None, Reason.STALLED, self._stall())
+
+    def apply(self, plan: StepPlan, outcome: StepOutcome, times: int) -> StepEvents:
+        singles = plan.single_token_rows
+        preempted = tuple(sequence.request_id for sequence in self._preempted)
+        self._preempted.clear()
+        if outcome.failures or outcome.stops:
+            ended = self._advance_rows(plan, outcome, range(len(plan)), iter(outcome.tokens))
+        else:
+            ended = self._advance_decodes(outcome.tokens, singles, times)
+            if self._prompts:
+                ended += self._advance_rows(plan, outcome, range(singles, len(plan)), iter(outcome.tokens[singles:]))
+        self.steps_since_prefill = 1 if self._prompts else self.steps_since_prefill + times
+        ids, tokens = self._released(plan, outcome, times, ended)
+        self.state.counters.output_tokens += len(outcome.tokens) - len(outcome.failures)
+        finished = tuple(self._finish(sequence, reason, message) for sequence, reason, message in ended)
+        if ended or self._prompts:
+            self._decoding = [s for s in self._decoding if s.phase is Phase.DECODE]
+            self._decoding += [s for s in self._prefilling if s.phase is Phase.DECODE]
+            self._prefilling = [s for s in self._prefilling if s.phase is Phase.PREFILL]
+            self._membership_changed()
+        return StepEvents(ids, tokens, finished, preempted)
+
+    def cancel(self, sequence: Sequence) -> StepEvents:
+        (self._decoding if sequence in self._decoding else self._prefilling).remove(sequence)
+        finished = self._finish(sequence, FinishReason.CANCELLED, "")
+        self._membership_changed()
+        return StepEvents(finished=(finished,))
+
+    def horizon(self) -> int:
+        config = self.state.config
+        if self._prompts or self._prefilling or self._stop_ids or config.target_itl is not None:
+            return 1
+        if self.head() is not None and self._stopped_by not in _BLOCKED_UNTIL_SOMEBODY_ENDS:
+            return 1
+        most = min((s.last_position - s.computed for s in self._decoding), default=1)
+        return self._steps_that_fit(max(1, most))
+
+    # growth and preemption
+
+    def _grow(self) -> None:
+        """A block for every decode at the end of its table; where there is none, the last in the total order gives up
+        its own.
+        """
+        short = [sequence for sequence in self._decoding if sequence.computed >= sequence.room]
+        if not short:
+            return
+        pool = self.state.pool
+        if len(short) > pool.free_blocks:
+            short.sort(key=_ORDER)
+        for sequence in short:
+            if sequence.phase is not Phase.DECODE:
+                continue
+            while not pool.allocate(sequence.table, 1):
+                victim = max(self.running(), key=_ORDER)
+                self._preempt(victim, sequence)
+                if victim is sequence:
+                    break
+            else:
+                sequence.room += pool.block_size
+
+    def _preempt(self, victim: Sequence, beneficiary: Sequence) -> None:
+        if self.state.config.effective_release == "token":
+            victim.released = victim.output_length
+        numbers = {"free_blocks": self.free_blocks, "held": len(victim.table), "computed": victim.computed}
+        (self._decoding if victim in self._decoding else self._prefilling).remove(victim)
+        self.state.preempt(victim)
+        self.state.decide(victim, Reason.PREEMPTED, numbers | {"for_number": beneficiary.number})
+        self._preempted.append(victim)
+        self._preempted_now = True
+        self._membership_changed()
+
+    def _steps_that_fit(self, most: int) -> int:
+        """How many steps until the growth of all tables needs more than the free blocks; at least the one that is
+        planned.
+        """
+        size, free = self.state.pool.block_size, self.free_blocks
+
+        def fits(steps: int) -> bool:
+            return sum(max(0, -((s.room - s.computed - steps) // size)) for s in self._decoding) <= free
+
+        low, high = 1, most
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if fits(middle) else (low, middle - 1)
+        return low
+
+    def _grow_for(self, times: int) -> None:
+        """Allocate what the later steps of a jump need, in the order in which single steps would have."""
+        size = self.state.pool.block_size
+        crossings = [
+            (step, row)
+            for row, sequence in enumerate(self._decoding)
+            for step in range(sequence.room - sequence.computed, times, size)
+        ]
+        for _, row in sorted(crossings):
+            sequence = self._decoding[row]
+            self.state.pool.allocate(sequence.table, 1)
+            sequence.room += size
+
+    # prompts
+
+    def _grant(self) -> Rows:
+        """Carry out the policy's grants one by one; each sees the pool as the last one left it."""
+        rows = Rows()
+        for choice in self.policy.choose(self):
+            if isinstance(choice, Stop):
+                self._stopped_by = choice.reason
+                head = self.head()
+                if head is not None:
+                    self.state.decide(head, choice.reason, {"needed": choice.needed, "available": choice.available})
+                break
+            sequence = choice.sequence
+            if sequence.phase is Phase.WAITING and not self._admit(sequence):
+                break
+            self._note_chunk(choice)
+            rows.add_prompt(sequence, sequence.computed, choice.tokens, sequence.length)
+        return rows
+
+    def _admit(self, sequence: Sequence) -> bool:
+        positions = self.state.reservation(sequence)
+        numbers = {
+            "blocks": self.blocks_needed(sequence),
+            "free_blocks": self.free_blocks,
+            "running": self.running_count,
+        }
+        if not self.state.admit(sequence, positions):
+            return False
+        reason = Reason.RESUMED if sequence.preemptions else Reason.ADMITTED
+        self.state.decide(sequence, reason, numbers | {"cached_tokens": sequence.computed})
+        self._prefilling.append(sequence)
+        return True
+
+    def _note_chunk(self, grant: Grant) -> None:
+        left = grant.sequence.length - grant.sequence.computed
+        if grant.tokens < left:
+            self.state.decide(grant.sequence, Reason.CHUNKED, {"tokens": grant.tokens, "of": left})
+
+    def _stall(self) -> str:
+        head = self.state.queue.head()
+        if head is None:
+            return ""
+        return (
+            f"{len(self.state.queue)} requests wait and none runs, yet {head.request_id} cannot be admitted: it needs "
+            f"{self.blocks_needed(head)} KV blocks; the pool offers {self.free_blocks} of {self.state.pool.num_blocks}."
+        )
+
+    # columns
+
+    def _membership_changed(self) -> None:
+        self._ids = tuple(sequence.request.request_id for sequence in self._decoding)
+        self._tables = tuple(sequence.table for sequence in self._decoding)
+        self._stop_ids = frozenset().union(*{sequence.request.stop_ids for sequence in self._decoding})
+
+    def _freeze(self, prompts: Rows, now: Nanoseconds) -> StepPlan:
+        decoding = self._decoding
+        singles = len(decoding)
+        state = self.state
+        return StepPlan(
+            step=state.step,
+            now=now,
+            policy="continuous",
+            request_ids=self._ids + tuple(prompts.ids),
+            kinds=(RowKind.DECODE,) * singles + tuple(prompts.kinds),
+            starts=(*[sequence.computed for sequence in decoding], *prompts.starts),
+            counts=(1,) * singles + tuple(prompts.counts),
+            paddings=(0,) * (singles + len(prompts)),
+            samples=(True,) * singles + tuple(prompts.samples),
+            tokens=(*[sequence.tokens[-1] for sequence in decoding], *prompts.tokens),
+            tables=self._tables + tuple(prompts.tables),
+            single_token_rows=singles,
+            token_counts=TokenCounts(prompts.prefill, singles + prompts.decode, prompts.recompute),
+            decisions=state.take_decisions(),
+        )
+
+    # moving on
+
+    def _advance_decodes(self, tokens: Tokens, singles: int, times: int) -> list[Ended]:
+        """The steady state: every decode got its token. Returns who has ended by it."""
+        decoding = self._decoding
+        if times == 1:
+            for sequence, token in zip(decoding, tokens, strict=False):  # prompt rows' tokens follow
+                sequence.tokens.append(token)
+                sequence.computed += 1
+        else:
+            self._grow_for(times)
+            for row, sequence in enumerate(decoding):
+                sequence.tokens += tokens[row::singles]
+                sequence.computed += times
+        if self._stop_ids.isdisjoint(tokens):
+            done = [sequence for sequence in decoding if sequence.computed >= sequence.last_position]
+        else:
+            done = decoding
+        return [(sequence, reason, "") for sequence in done if (reason := end_of(sequence))]
+
+    def _advance_rows(
+        self, plan: StepPlan, outcome: StepOutcome, rows: range, tokens: Iterator[TokenId]
+    ) -> list[Ended]:
+        """Row by row: prompts, and every row of a step in which something went wrong or was stopped by the engine."""
+        ended: list[Ended] = []
+        singles = plan.single_token_rows
+        for row in rows:
+            sequence = self._decoding[row] if row < singles else self._prompts.sequences[row - singles]
+            token = next(tokens) if plan.samples[row] else None
+            if row in outcome.failures:
+                ended.append((sequence, FinishReason.ERROR, outcome.failures[row]))
+                continue
+            advance(sequence, token, plan.starts[row] + plan.counts[row])
+            if row >= singles:
+                self.state.publish(sequence)
+            if token is None:
+                continue
+            if reason := outcome.stops.get(row) or end_of(sequence):
+                ended.append((sequence, reason, ""))
+            else:
+                self.state.decide(sequence, Reason.DECODING)
+        return ended
+
+    def _finish(self, sequence: Sequence, reason: FinishReason, message: str) -> Finished:
+        self.state.end(sequence, reason, message)
+        self.state.free(sequence)
+        return self.state.leave(sequence)
+
+    def _released(self, plan: StepPlan, outcome: StepOutcome, times: int, ended: list[Ended]) -> tuple[Ids, Tokens]:
+        """Columns of the tokens that leave now: all of this step's, or whole answers that have ended."""
+        if self.state.config.effective_release != "token":
+            pairs = [(sequence.request_id, token) for sequence, _, _ in ended for token in sequence.unreleased()]
+            return [name for name, _ in pairs], [token for _, token in pairs]
+        if not self._prompts and not outcome.failures:
+            return plan.request_ids * times, outcome.tokens
+        kept = [(k, row) for k, row in enumerate(plan.sampled_rows) if row not in outcome.failures]
+        return [plan.request_ids[row] for _, row in kept], [outcome.tokens[k] for k, _ in kept]

@@ -1,0 +1,172 @@
+"""The KV pool: which block holds what, who holds it, and what may be taken back.
+
+A block is in exactly one of three places:
+  used    somebody's table names it (reference count above zero);
+  cached  nobody does, but it holds a full block of known content that a later request may share;
+  free    nobody does, and its content is of no use.
+Both of the last two can be allocated: free blocks first, then cached ones, least recently used first.
+
+A full block is known by a chained digest: its own tokens and the digest of everything before it, begun with
+the request's cache salt. Equal digest, equal keys and values. A cryptographic hash (blake2b, 128 bits) rather than
+Python's hash(), because a collision would show one user the cache of another, and it must be equal in every process.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+
+from chairlift.core.errors import IntegrityError
+from chairlift.core.request import TokenId
+
+BlockId = int
+ContentKey = bytes
+
+_DIGEST_BYTES = 16
+
+
+def root_key(cache_salt: str) -> ContentKey:
+    """The key that the first block of a sequence chains to."""
+    return blake2b(cache_salt.encode(), digest_size=_DIGEST_BYTES).digest()
+
+
+def chain_key(parent: ContentKey, tokens: Sequence[TokenId]) -> ContentKey:
+    """The key of a full block with these tokens after the content known as `parent`."""
+    return blake2b(parent + array("q", tokens).tobytes(), digest_size=_DIGEST_BYTES).digest()
+
+
+class BlockPool:
+    """Reference-counted KV blocks with prefix sharing and LRU eviction.
+
+    Tables are array('i') owned by the caller; the pool appends to them and empties them, and never keeps them.
+    """
+
+    def __init__(self, num_blocks: int, block_size: int) -> None:
+        self.num_blocks = num_blocks
+        self.block_size = block_size
+        self.evictions = 0
+        """Cached blocks whose content was given up for new content."""
+        self._free: list[BlockId] = list(range(num_blocks - 1, -1, -1))
+        self._cached: dict[BlockId, None] = {}
+        """In order of release: the first is the least recently used."""
+        self._references = [0] * num_blocks
+        self._keys: list[ContentKey | None] = [None] * num_blocks
+        self._index: dict[ContentKey, BlockId] = {}
+
+    @property
+    def free_blocks(self) -> int:
+        """Blocks that can be allocated: free and cached."""
+        return len(self._free) + len(self._cached)
+
+    @property
+    def cached_blocks(self) -> int:
+        return len(self._cached)
+
+    @property
+    def used_blocks(self) -> int:
+        return self.num_blocks - self.free_blocks
+
+    def allocate(self, table: array[int], count: int) -> bool:
+        """Append `count` blocks of unknown content to the table; False, and nothing changes, when there are too few."""
+        if count > self.free_blocks:
+            return False
+        free, references = self._free, self._references
+        for _ in range(count):
+            block = free.pop() if free else self._evict()
+            references[block] = 1
+            table.append(block)
+        return True
+
+    def lookup(self, keys: Iterable[ContentKey]) -> list[BlockId]:
+        """The blocks that hold these chained contents, up to the first that none holds. Takes no reference."""
+        found: list[BlockId] = []
+        for key in keys:
+            block = self._index.get(key)
+            if block is None:
+                break
+            found.append(block)
+        return found
+
+    def idle(self, blocks: Iterable[BlockId]) -> int:
+        """How many of these blocks nobody uses: sharing them takes them out of free_blocks."""
+        return sum(self._references[block] == 0 for block in blocks)
+
+    def share(self, table: array[int], blocks: Iterable[BlockId]) -> None:
+        """Append blocks found by lookup() to a table, one more reference each."""
+        for block in blocks:
+            if self._references[block] == 0:
+                del self._cached[block]
+            self._references[block] += 1
+            table.append(block)
+
+    def publish(self, block: BlockId, key: ContentKey) -> None:
+        """Say what a used, full block holds, so that others may share it. The first block of a content stays the known
+        one.
+        """
+        if key not in self._index and self._keys[block] is None:
+            self._index[key] = block
+            self._keys[block] = key
+
+    def release(self, table: array[int]) -> None:
+        """Drop the table's references and empty it. Its end is released first, and so evicted before what it builds
+        on.
+        """
+        references, keys = self._references, self._keys
+        for block in reversed(table):
+            references[block] -= 1
+            if references[block] == 0:
+                if keys[block] is None:
+                    self._free.append(block)
+                else:
+                    self._cached[block] = None
+        del table[:]
+
+    def forget_cache(self) -> int:
+        """Give up every cached block, such as before a measurement. Returns how many there were."""
+        dropped = list(self._cached)
+        for block in dropped:
+            self._free.append(self._drop(block))
+        return len(dropped)
+
+    def largest_free_run(self) -> int:
+        """Longest run of adjacent block ids that could be allocated: what is left of contiguous memory."""
+        longest = run = 0
+        for references in self._references:
+            run = run + 1 if references == 0 else 0
+            longest = max(longest, run)
+        return longest
+
+    def check_integrity(self, tables: Iterable[array[int]]) -> None:
+        """Count everything again from the tables in use. Raises IntegrityError with the first discrepancy."""
+        counted = Counter(block for table in tables for block in table)
+        for block, references in enumerate(self._references):
+            if counted[block] != references:
+                raise IntegrityError(f"block {block} has {references} references, but {counted[block]} tables name it.")
+        idle = {block for block in range(self.num_blocks) if self._references[block] == 0}
+        resting = [*self._free, *self._cached]
+        if len(resting) != len(idle) or set(resting) != idle:
+            raise IntegrityError(
+                f"{len(idle)} blocks have no references, but {len(self._free)} are free and {len(self._cached)} cached."
+            )
+        for key, block in self._index.items():
+            if self._keys[block] != key:
+                raise IntegrityError(f"block {block} is known by content that it does not hold.")
+        if sum(key is not None for key in self._keys) != len(self._index):
+            raise IntegrityError("a block holds content that the index does not know.")
+        if any(self._keys[block] is None for block in self._cached) or any(self._keys[block] for block in self._free):
+            raise IntegrityError("a cached block without content, or a free block with content.")
+
+    def _evict(self) -> BlockId:
+        block = next(iter(self._cached))
+        self.evictions += 1
+        return self._drop(block)
+
+    def _drop(self, block: BlockId) -> BlockId:
+        del self._cached[block]
+        key = self._keys[block]
+        if key is not None:
+            del self._index[key]
+            self._keys[block] = None
+        return block
