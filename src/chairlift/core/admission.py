@@ -77,8 +77,10 @@ def check_queue(request: Request, config: SchedulerConfig, queue: WaitingQueue) 
     """Gate 2: a queue without a bound only hides that the server is too slow."""
     waiting = len(queue)
     if config.max_queued_requests and waiting >= config.max_queued_requests:
+        message = (
             f"{waiting:,} requests wait already, as many as {flag('max_queued_requests')} allows. "
             "Try again later, or raise it."
+        )
         return Refused(request.request_id, Reason.QUEUE_FULL, message, waiting + 1, waiting, "max_queued_requests")
     tokens = queue.tokens + len(request.prompt)
     # An empty queue takes any prompt: otherwise a long one could never be served at all.
