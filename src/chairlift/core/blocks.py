@@ -14,7 +14,7 @@ Python's hash(), because a collision would show one user the cache of another, a
 from __future__ import annotations
 
 from array import array
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
@@ -32,9 +32,15 @@ def root_key(cache_salt: str) -> ContentKey:
     return blake2b(cache_salt.encode(), digest_size=_DIGEST_BYTES).digest()
 
 
-def chain_key(parent: ContentKey, tokens: Sequence[TokenId]) -> ContentKey:
-    """The key of a full block with these tokens after the content known as `parent`."""
-    return blake2b(parent + array("q", tokens).tobytes(), digest_size=_DIGEST_BYTES).digest()
+def chain_keys(parent: ContentKey, tokens: Sequence[TokenId], block_size: int) -> list[ContentKey]:
+    """The keys of the full blocks that these tokens fill, after the content known as `parent`."""
+    content = array("q", tokens).tobytes()
+    stride = block_size * 8
+    keys = []
+    for end in range(stride, len(content) + 1, stride):
+        parent = blake2b(parent + content[end - stride : end], digest_size=_DIGEST_BYTES).digest()
+        keys.append(parent)
+    return keys
 
 
 class BlockPool:
@@ -49,7 +55,7 @@ class BlockPool:
         self.evictions = 0
         """Cached blocks whose content was given up for new content."""
         self._free: list[BlockId] = list(range(num_blocks - 1, -1, -1))
-        self._cached: dict[BlockId, None] = {}
+        self._cached: OrderedDict[BlockId, None] = OrderedDict()
         """In order of release: the first is the least recently used."""
         self._references = [0] * num_blocks
         self._keys: list[ContentKey | None] = [None] * num_blocks
@@ -126,8 +132,10 @@ class BlockPool:
     def forget_cache(self) -> int:
         """Give up every cached block, such as before a measurement. Returns how many there were."""
         dropped = list(self._cached)
+        self._cached.clear()
         for block in dropped:
-            self._free.append(self._drop(block))
+            self._forget(block)
+        self._free += dropped
         return len(dropped)
 
     def largest_free_run(self) -> int:
@@ -159,14 +167,14 @@ class BlockPool:
             raise IntegrityError("a cached block without content, or a free block with content.")
 
     def _evict(self) -> BlockId:
-        block = next(iter(self._cached))
+        # An OrderedDict, because finding the first key of a plain one walks over all that were removed before it.
+        block, _ = self._cached.popitem(last=False)
         self.evictions += 1
-        return self._drop(block)
+        self._forget(block)
+        return block
 
-    def _drop(self, block: BlockId) -> BlockId:
-        del self._cached[block]
+    def _forget(self, block: BlockId) -> None:
         key = self._keys[block]
         if key is not None:
             del self._index[key]
             self._keys[block] = None
-        return block

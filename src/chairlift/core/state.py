@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from chairlift.core.admission import blocks_for, most_tokens_of
-from chairlift.core.blocks import BlockId, BlockPool, ContentKey, chain_key, root_key
+from chairlift.core.blocks import BlockId, BlockPool, ContentKey, chain_keys, root_key
 from chairlift.core.config import KVCapacity, SchedulerConfig
 from chairlift.core.plan import Finished
 from chairlift.core.queue import WaitingQueue
@@ -106,12 +106,11 @@ class SchedulerState:
     def keys(self, sequence: Sequence, blocks: int) -> list[ContentKey]:
         """Content keys of at least its first `blocks` full blocks, made once and kept."""
         keys, size = sequence.keys, self.pool.block_size
-        if len(keys) < blocks:
+        known = len(keys)
+        if known < blocks:
             tokens = sequence.tokens or sequence.request.prompt
             parent = keys[-1] if keys else root_key(sequence.request.cache_salt)
-            for i in range(len(keys), blocks):
-                parent = chain_key(parent, tokens[i * size : (i + 1) * size])
-                keys.append(parent)
+            keys += chain_keys(parent, tokens[known * size : blocks * size], size)
         return keys
 
     def matched(self, sequence: Sequence) -> list[BlockId]:

@@ -3,9 +3,6 @@
 plan() changes the state in this order: blocks for the decodes (which may preempt), chunks of prompts begun, admissions.
 Only apply() moves sequences on, so that an aborted plan leaves nothing half done: who was admitted stays admitted, and
 the next plan builds on it.
-
-The decoding sequences are kept as columns that change only when somebody joins or leaves; a step in which
-nobody does costs a few passes over lists of integers.
 """
 
 from __future__ import annotations
@@ -14,8 +11,9 @@ from collections.abc import Iterator
 from collections.abc import Sequence as SequenceOf
 from operator import attrgetter
 
+from chairlift.core.batchers.decodes import Decodes
 from chairlift.core.batchers.rows import Rows, advance, end_of
-from chairlift.core.plan import BlockTable, Finished, RowKind, StepEvents, StepOutcome, StepPlan, TokenCounts, Wait
+from chairlift.core.plan import Finished, RowKind, StepEvents, StepOutcome, StepPlan, TokenCounts, Wait
 from chairlift.core.policies.continuous import Continuous, Grant, Stop
 from chairlift.core.reasons import Reason
 from chairlift.core.request import FinishReason, Nanoseconds, TokenId
@@ -42,7 +40,7 @@ class ContinuousBatcher:
         self.draining = False
         """Nothing is admitted: a switch to a closed policy waits for what runs."""
         self.steps_since_prefill = state.config.prefill_interval
-        self._decoding: list[Sequence] = []
+        self._decodes = Decodes(state.pool.block_size)
         self._prefilling: list[Sequence] = []
         self._preempted: list[Sequence] = []
         """In the step being planned, or since the last commit if plans were aborted."""
@@ -50,16 +48,12 @@ class ContinuousBatcher:
         self._prompts = _NO_PROMPTS
         """Prompt rows of the plan in flight."""
         self._stopped_by: Reason | None = None
-        self._ids: tuple[str, ...] = ()
-        self._tables: tuple[BlockTable, ...] = ()
-        self._stop_ids: frozenset[TokenId] = frozenset()
-        """Union over the decoding sequences: a step whose tokens avoid all of them stops nobody."""
 
     # the policy's view
 
     @property
     def decoding(self) -> int:
-        return len(self._decoding)
+        return len(self._decodes)
 
     @property
     def prefilling(self) -> tuple[Sequence, ...]:
@@ -92,25 +86,26 @@ class ContinuousBatcher:
         cost = self.predictor.cost()
         if cost is None:
             return None
-        context = sum(sequence.computed + 1 for sequence in self._decoding)
-        return cost.prompt_tokens_within(target, rows=len(self._decoding), context=context)
+        context = sum(sequence.computed + 1 for sequence in self._decodes.sequences)
+        return cost.prompt_tokens_within(target, rows=len(self._decodes), context=context)
 
     # what the scheduler asks
 
     @property
     def running_count(self) -> int:
-        return len(self._decoding) + len(self._prefilling)
+        return len(self._decodes) + len(self._prefilling)
 
     def running(self) -> list[Sequence]:
-        return [*self._decoding, *self._prefilling]
+        return [*self._decodes.sequences, *self._prefilling]
 
     holders = running
 
     def adopt(self, sequences: list[Sequence]) -> None:
         """Take over the running members of a closed batch, with the blocks they hold."""
         self._prefilling += [sequence for sequence in sequences if sequence.phase is Phase.PREFILL]
-        self._decoding += [sequence for sequence in sequences if sequence.phase is Phase.DECODE]
-        self._membership_changed()
+        for sequence in sequences:
+            if sequence.phase is Phase.DECODE:
+                self._decodes.join(sequence)
 
     def plan(self, now: Nanoseconds) -> StepPlan | Wait:
         self._preempted_now = False
@@ -120,7 +115,7 @@ class ContinuousBatcher:
         if self._prefilling or (self.state.queue and not self.draining):
             prompts = self._grant()
         self._prompts = prompts
-        if self._decoding or prompts:
+        if self._decodes or prompts:
             return self._freeze(prompts, now)
         if not self.state.queue:
             return Wait(None, Reason.QUEUE_EMPTY)
@@ -132,97 +127,71 @@ class ContinuousBatcher:
         self._preempted.clear()
         if outcome.failures or outcome.stops:
             ended = self._advance_rows(plan, outcome, range(len(plan)), iter(outcome.tokens))
+            self._decodes.advanced_one_by_one()
         else:
-            ended = self._advance_decodes(outcome.tokens, singles, times)
+            ended = self._advance_decodes(outcome.tokens, times)
             if self._prompts:
                 ended += self._advance_rows(plan, outcome, range(singles, len(plan)), iter(outcome.tokens[singles:]))
         self.steps_since_prefill = 1 if self._prompts else self.steps_since_prefill + times
         ids, tokens = self._released(plan, outcome, times, ended)
         self.state.counters.output_tokens += len(outcome.tokens) - len(outcome.failures)
         finished = tuple(self._finish(sequence, reason, message) for sequence, reason, message in ended)
-        if ended or self._prompts:
-            self._decoding = [s for s in self._decoding if s.phase is Phase.DECODE]
-            self._decoding += [s for s in self._prefilling if s.phase is Phase.DECODE]
-            self._prefilling = [s for s in self._prefilling if s.phase is Phase.PREFILL]
-            self._membership_changed()
+        for sequence in self._prompts.sequences:
+            if sequence.phase is not Phase.PREFILL:
+                self._prefilling.remove(sequence)
+                if sequence.phase is Phase.DECODE:
+                    self._decodes.join(sequence)
         return StepEvents(ids, tokens, finished, preempted)
 
     def cancel(self, sequence: Sequence) -> StepEvents:
-        (self._decoding if sequence in self._decoding else self._prefilling).remove(sequence)
-        finished = self._finish(sequence, FinishReason.CANCELLED, "")
-        self._membership_changed()
-        return StepEvents(finished=(finished,))
+        if sequence.phase is Phase.PREFILL:
+            self._prefilling.remove(sequence)
+        return StepEvents(finished=(self._finish(sequence, FinishReason.CANCELLED, ""),))
 
     def horizon(self) -> int:
-        config = self.state.config
-        if self._prompts or self._prefilling or self._stop_ids or config.target_itl is not None:
+        if self._prompts or self._prefilling or self._decodes.stop_ids or self.state.config.target_itl is not None:
             return 1
         if self.head() is not None and self._stopped_by not in _BLOCKED_UNTIL_SOMEBODY_ENDS:
             return 1
-        most = min((s.last_position - s.computed for s in self._decoding), default=1)
-        return self._steps_that_fit(max(1, most))
+        # The most steps that end nobody before the last and whose growth fits: it grows with the steps, so bisect.
+        low, high = 1, max(1, self._decodes.steps_to_nearest_length())
+        while low < high:
+            middle = (low + high + 1) // 2
+            fits = self._decodes.blocks_needed(middle) <= self.free_blocks
+            low, high = (middle, high) if fits else (low, middle - 1)
+        return low
 
     # growth and preemption
 
     def _grow(self) -> None:
-        """A block for every decode at the end of its table; where there is none, the last in the total order gives up
-        its own.
-        """
-        short = [sequence for sequence in self._decoding if sequence.computed >= sequence.room]
-        if not short:
-            return
+        """A block for every decode at the end of its table; without one, the last in the total order gives up its own."""
+        short = self._decodes.due_for_growth()
         pool = self.state.pool
         if len(short) > pool.free_blocks:
             short.sort(key=_ORDER)
         for sequence in short:
             if sequence.phase is not Phase.DECODE:
-                continue
+                continue  # preempted for one before it
             while not pool.allocate(sequence.table, 1):
                 victim = max(self.running(), key=_ORDER)
                 self._preempt(victim, sequence)
                 if victim is sequence:
                     break
             else:
-                sequence.room += pool.block_size
+                self._decodes.grown(sequence)
 
     def _preempt(self, victim: Sequence, beneficiary: Sequence) -> None:
         if self.state.config.effective_release == "token":
             victim.released = victim.output_length
         numbers = {"free_blocks": self.free_blocks, "held": len(victim.table), "computed": victim.computed}
-        (self._decoding if victim in self._decoding else self._prefilling).remove(victim)
+        if victim.phase is Phase.DECODE:
+            self._decodes.leave(victim)
+        else:
+            self._prefilling.remove(victim)
         self.state.preempt(victim)
         self.state.decide(victim, Reason.PREEMPTED, numbers | {"for_number": beneficiary.number})
         self._preempted.append(victim)
         self._preempted_now = True
-        self._membership_changed()
-
-    def _steps_that_fit(self, most: int) -> int:
-        """How many steps until the growth of all tables needs more than the free blocks; at least the one that is
-        planned.
-        """
-        size, free = self.state.pool.block_size, self.free_blocks
-
-        def fits(steps: int) -> bool:
-            return sum(max(0, -((s.room - s.computed - steps) // size)) for s in self._decoding) <= free
-
-        low, high = 1, most
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if fits(middle) else (low, middle - 1)
-        return low
-
-    def _grow_for(self, times: int) -> None:
-        """Allocate what the later steps of a jump need, in the order in which single steps would have."""
-        size = self.state.pool.block_size
-        crossings = [
-            (step, row)
-            for row, sequence in enumerate(self._decoding)
-            for step in range(sequence.room - sequence.computed, times, size)
-        ]
-        for _, row in sorted(crossings):
-            sequence = self._decoding[row]
-            self.state.pool.allocate(sequence.table, 1)
-            sequence.room += size
 
     # prompts
 
@@ -273,27 +242,22 @@ class ContinuousBatcher:
 
     # columns
 
-    def _membership_changed(self) -> None:
-        self._ids = tuple(sequence.request.request_id for sequence in self._decoding)
-        self._tables = tuple(sequence.table for sequence in self._decoding)
-        self._stop_ids = frozenset().union(*{sequence.request.stop_ids for sequence in self._decoding})
-
     def _freeze(self, prompts: Rows, now: Nanoseconds) -> StepPlan:
-        decoding = self._decoding
-        singles = len(decoding)
+        decodes = self._decodes
+        singles = len(decodes)
         state = self.state
         return StepPlan(
             step=state.step,
             now=now,
             policy="continuous",
-            request_ids=self._ids + tuple(prompts.ids),
+            request_ids=(*decodes.ids, *prompts.ids),
             kinds=(RowKind.DECODE,) * singles + tuple(prompts.kinds),
-            starts=(*[sequence.computed for sequence in decoding], *prompts.starts),
+            starts=(*[sequence.computed for sequence in decodes.sequences], *prompts.starts),
             counts=(1,) * singles + tuple(prompts.counts),
             paddings=(0,) * (singles + len(prompts)),
             samples=(True,) * singles + tuple(prompts.samples),
-            tokens=(*[sequence.tokens[-1] for sequence in decoding], *prompts.tokens),
-            tables=self._tables + tuple(prompts.tables),
+            tokens=(*decodes.newest, *prompts.tokens),
+            tables=(*decodes.tables, *prompts.tables),
             single_token_rows=singles,
             token_counts=TokenCounts(prompts.prefill, singles + prompts.decode, prompts.recompute),
             decisions=state.take_decisions(),
@@ -301,22 +265,15 @@ class ContinuousBatcher:
 
     # moving on
 
-    def _advance_decodes(self, tokens: Tokens, singles: int, times: int) -> list[Ended]:
+    def _advance_decodes(self, tokens: Tokens, times: int) -> list[Ended]:
         """The steady state: every decode got its token. Returns who has ended by it."""
-        decoding = self._decoding
-        if times == 1:
-            for sequence, token in zip(decoding, tokens, strict=False):  # prompt rows' tokens follow
-                sequence.tokens.append(token)
-                sequence.computed += 1
-        else:
-            self._grow_for(times)
-            for row, sequence in enumerate(decoding):
-                sequence.tokens += tokens[row::singles]
-                sequence.computed += times
-        if self._stop_ids.isdisjoint(tokens):
-            done = [sequence for sequence in decoding if sequence.computed >= sequence.last_position]
-        else:
-            done = decoding
+        decodes = self._decodes
+        if times > 1:
+            for _, sequence in decodes.growth_within(times):
+                self.state.pool.allocate(sequence.table, 1)
+        done = decodes.advance(tokens, times)
+        if decodes.stopped_by(tokens):
+            done = decodes.sequences
         return [(sequence, reason, "") for sequence in done if (reason := end_of(sequence))]
 
     def _advance_rows(
@@ -326,7 +283,7 @@ class ContinuousBatcher:
         ended: list[Ended] = []
         singles = plan.single_token_rows
         for row in rows:
-            sequence = self._decoding[row] if row < singles else self._prompts.sequences[row - singles]
+            sequence = self._decodes.sequences[row] if row < singles else self._prompts.sequences[row - singles]
             token = next(tokens) if plan.samples[row] else None
             if row in outcome.failures:
                 ended.append((sequence, FinishReason.ERROR, outcome.failures[row]))
@@ -343,6 +300,8 @@ class ContinuousBatcher:
         return ended
 
     def _finish(self, sequence: Sequence, reason: FinishReason, message: str) -> Finished:
+        if sequence.phase is Phase.DECODE and sequence not in self._prefilling:
+            self._decodes.leave(sequence)
         self.state.end(sequence, reason, message)
         self.state.free(sequence)
         return self.state.leave(sequence)
@@ -352,7 +311,13 @@ class ContinuousBatcher:
         if self.state.config.effective_release != "token":
             pairs = [(sequence.request_id, token) for sequence, _, _ in ended for token in sequence.unreleased()]
             return [name for name, _ in pairs], [token for _, token in pairs]
-        if not self._prompts and not outcome.failures:
-            return plan.request_ids * times, outcome.tokens
+        if not outcome.failures:
+            singles = plan.single_token_rows
+            sampled = [
+                name
+                for name, samples in zip(plan.request_ids[singles:], plan.samples[singles:], strict=True)
+                if samples
+            ]
+            return [*plan.request_ids[:singles], *sampled] * times, outcome.tokens
         kept = [(k, row) for k, row in enumerate(plan.sampled_rows) if row not in outcome.failures]
         return [plan.request_ids[row] for _, row in kept], [outcome.tokens[k] for k, _ in kept]

@@ -1,0 +1,121 @@
+"""The decoding sequences of a continuous batch, as columns, with a calendar of what is due.
+
+Every decoding sequence gets one token a step, so the step at which it will need a block, or reach its length, is known when it
+joins. The calendar holds both by step; a step looks only at who is due. That, and columns that change only when
+somebody joins or leaves, is what makes a quiet step of hundreds of sequences cost a few passes over integers.
+
+Entries are not removed when a sequence leaves early: whoever is found on its day is checked before anything is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as SequenceOf
+
+from chairlift.core.plan import BlockTable
+from chairlift.core.request import TokenId
+from chairlift.core.sequence import Phase, Sequence
+
+
+class Decodes:
+    """In order of joining. `computed` and `tokens` of its members are moved on here and nowhere else."""
+
+    def __init__(self, block_size: int) -> None:
+        self.sequences: list[Sequence] = []
+        self.ids: list[str] = []
+        self.tables: list[BlockTable] = []
+        self.newest: list[TokenId] = []
+        """The columns: request id, block table, newest token (which the next step computes)."""
+        self.stop_ids: dict[frozenset[TokenId], int] = {}
+        """How many members have which stop ids, for members that have any."""
+        self._block_size = block_size
+        self._tick = 0
+        self._growth: dict[int, list[Sequence]] = {}
+        self._lengths: dict[int, list[Sequence]] = {}
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    def join(self, sequence: Sequence) -> None:
+        """Its prompt is complete and its newest token is not computed yet."""
+        self.sequences.append(sequence)
+        self.ids.append(sequence.request.request_id)
+        self.tables.append(sequence.table)
+        self.newest.append(sequence.tokens[-1])
+        if stops := sequence.request.stop_ids:
+            self.stop_ids[stops] = self.stop_ids.get(stops, 0) + 1
+        self._note_growth(sequence, self._tick + sequence.room - sequence.computed)
+        self._lengths.setdefault(self._tick + sequence.last_position - sequence.computed, []).append(sequence)
+
+    def leave(self, sequence: Sequence) -> None:
+        row = self.sequences.index(sequence)
+        for column in (self.sequences, self.ids, self.tables, self.newest):
+            del column[row]
+        if stops := sequence.request.stop_ids:
+            self.stop_ids[stops] -= 1
+            if not self.stop_ids[stops]:
+                del self.stop_ids[stops]
+
+    def due_for_growth(self) -> list[Sequence]:
+        """Who needs a block before the coming step. Each may be found once: grow or preempt it."""
+        found = self._growth.pop(self._tick, None)
+        if not found:
+            return []
+        return [s for s in dict.fromkeys(found) if s.phase is Phase.DECODE and s.computed >= s.room]
+
+    def grown(self, sequence: Sequence, tick: int | None = None) -> None:
+        """Its table has one block more."""
+        sequence.room += self._block_size
+        self._note_growth(sequence, (self._tick if tick is None else tick) + self._block_size)
+
+    def growth_within(self, times: int) -> list[tuple[int, Sequence]]:
+        """Who will need a block in the later steps of a jump, and at which tick, in the order of single steps."""
+        due = []
+        for tick in range(self._tick + 1, self._tick + times):
+            for sequence in dict.fromkeys(self._growth.pop(tick, ())):
+                if sequence.phase is Phase.DECODE and sequence.computed + tick - self._tick >= sequence.room:
+                    self.grown(sequence, tick)
+                    due.append((tick, sequence))
+        return due
+
+    def blocks_needed(self, times: int) -> int:
+        """How many blocks `times` steps take, beyond what the tables hold now."""
+        size = self._block_size
+        return sum(max(0, -((s.room - s.computed - times) // size)) for s in self.sequences)
+
+    def advance(self, tokens: SequenceOf[TokenId], times: int = 1) -> list[Sequence]:
+        """Every member got its token (`times` > 1: so many, step after step). Returns who has reached its length."""
+        rows = len(self.sequences)
+        if times == 1:
+            for sequence, token in zip(self.sequences, tokens, strict=False):  # tokens of prompt rows follow
+                sequence.tokens.append(token)
+                sequence.computed += 1
+            self.newest = list(tokens[:rows])
+            return self._next_tick(1)
+        for row, sequence in enumerate(self.sequences):
+            sequence.tokens += tokens[row::rows]
+            sequence.computed += times
+        self.newest = list(tokens[-rows:])
+        return self._next_tick(times)
+
+    def advanced_one_by_one(self) -> None:
+        """A step in which rows failed or were stopped: the caller has moved each member on."""
+        self.newest = [sequence.tokens[-1] for sequence in self.sequences]
+        self._next_tick(1)
+
+    def stopped_by(self, tokens: SequenceOf[TokenId]) -> bool:
+        """Whether any token is a stop id of anybody: rarely, so that nobody is looked at one by one."""
+        return not all(stops.isdisjoint(tokens) for stops in self.stop_ids)
+
+    def steps_to_nearest_length(self) -> int:
+        return min((s.last_position - s.computed for s in self.sequences), default=1)
+
+    def _note_growth(self, sequence: Sequence, tick: int) -> None:
+        if sequence.room < sequence.last_position:
+            self._growth.setdefault(tick, []).append(sequence)
+
+    def _next_tick(self, times: int) -> list[Sequence]:
+        self._tick += times
+        found = self._lengths.pop(self._tick, None)
+        if not found:
+            return []
+        return [s for s in dict.fromkeys(found) if s.phase is Phase.DECODE and s.computed >= s.last_position]
