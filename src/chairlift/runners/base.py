@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -15,15 +16,30 @@ from chairlift.core.request import TokenId
 from chairlift.core.work import ModelShape
 
 
-class Sampler(Protocol):
-    """Turns logits into tokens. The engine provides it; a runner calls it inside execute()."""
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What a sampler made of one step's logits."""
 
-    def __call__(self, request_ids: Sequence[str], logits: NDArray[np.float32]) -> Sequence[TokenId]:
-        """One token per row.
+    tokens: Sequence[TokenId]
+    """One id per row of logits; any id for a row that failed."""
+    failures: Mapping[int, str] = field(default_factory=dict)
+    """Row of the logits -> why no token could be chosen (no finite logit, say). A runner passes it on in
+    StepOutcome.failures, under the row's index in the plan."""
+
+
+class Sampler(Protocol):
+    """Turns logits into tokens. The engine provides it; a runner calls it inside execute(), once a step.
+
+    A pure function of its arguments and of the tokens committed so far: a step that failed after it can be executed
+    again.
+    """
+
+    def __call__(self, request_ids: Sequence[str], logits: NDArray[np.float32]) -> Sampled:
+        """One token per row, or why not. Never raises on account of a row's values.
 
         Args:
-            request_ids: whose logits each row is; length S.
-            logits: [S, vocabulary], float32; a view that is valid during the call only.
+            request_ids: whose logits each row is; length S. No two are equal.
+            logits: [S, vocabulary], float32; a view that is valid, and only read, during the call.
         """
         ...
 
