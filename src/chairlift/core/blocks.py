@@ -17,6 +17,7 @@ from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from itertools import islice
 
 from chairlift.core.errors import IntegrityError
 from chairlift.core.request import TokenId
@@ -75,7 +76,10 @@ class BlockPool:
         return self.num_blocks - self.free_blocks
 
     def allocate(self, table: array[int], count: int) -> bool:
-        """Append `count` blocks of unknown content to the table; False, and nothing changes, when there are too few."""
+        """Append `count` blocks of unknown content to the table.
+
+        Returns False, and nothing changes, when there are too few.
+        """
         if count > self.free_blocks:
             return False
         free, references = self._free, self._references
@@ -85,11 +89,33 @@ class BlockPool:
             table.append(block)
         return True
 
-    def lookup(self, keys: Iterable[ContentKey]) -> list[BlockId]:
-        """The blocks that hold these chained contents, up to the first that none holds. Takes no reference."""
+    def allocate_each(self, tables: Sequence[array[int]]) -> bool:
+        """Append one block to each of these tables; False, and nothing changes, when there are too few."""
+        if len(tables) > self.free_blocks:
+            return False
+        free, cached, references = self._free, self._cached, self._references
+        keys, index = self._keys, self._index
+        for table in tables:
+            if free:
+                block = free.pop()
+            else:
+                block, _ = cached.popitem(last=False)
+                del index[keys[block]]  # type: ignore[arg-type] # a cached block has a key
+                keys[block] = None
+                self.evictions += 1
+            references[block] = 1
+            table.append(block)
+        return True
+
+    def lookup(self, keys: Iterable[ContentKey], most: int) -> list[BlockId]:
+        """The blocks that hold these chained contents, `most` at most, up to the first that none holds.
+
+        Takes no reference.
+        """
         found: list[BlockId] = []
-        for key in keys:
-            block = self._index.get(key)
+        index = self._index
+        for key in islice(keys, most):
+            block = index.get(key)
             if block is None:
                 break
             found.append(block)
@@ -107,13 +133,16 @@ class BlockPool:
             self._references[block] += 1
             table.append(block)
 
-    def publish(self, block: BlockId, key: ContentKey) -> None:
-        """Say what a used, full block holds, so that others may share it. The first block of a content stays the known
-        one.
+    def publish(self, table: array[int], keys: Sequence[ContentKey], first: int, last: int) -> None:
+        """Say what the used, full blocks `first` to `last` - 1 of a table hold, so that others may share them.
+
+        Where another block is known for the same content already, that one stays the known one.
         """
-        if key not in self._index and self._keys[block] is None:
-            self._index[key] = block
-            self._keys[block] = key
+        index, known = self._index, self._keys
+        for i in range(first, last):
+            key, block = keys[i], table[i]
+            if known[block] is None and index.setdefault(key, block) == block:
+                known[block] = key
 
     def release(self, table: array[int]) -> None:
         """Drop the table's references and empty it. Its end is released first, and so evicted before what it builds

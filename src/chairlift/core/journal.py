@@ -6,7 +6,6 @@ the same plans, bit for bit. Each plan is kept as a fingerprint, which replay() 
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -87,16 +86,25 @@ def fingerprint(plan: StepPlan | Wait) -> int:
     if isinstance(plan, Wait):
         return crc32(f"wait {plan.until} {plan.reason}".encode())
     singles = plan.single_token_rows
-    figures = (plan.step, plan.starts, plan.counts, plan.paddings, plan.samples, plan.tokens)
-    # Only integers go through hash(): of strings and bytes it differs from process to process.
-    code = crc32("\n".join(plan.request_ids).encode(), hash(figures) & 0xFFFFFFFF)
-    code = crc32(bytes(plan.kinds), code)
-    # A one-token row's table is known from the plans before, but for a block at its end.
-    code = crc32(array("i", [table[-1] for table in plan.tables[:singles]]), code)
-    code = crc32(b"".join(plan.tables[singles:]), code)
+    # Only integers go through hash(): of strings and bytes it differs from process to process. Of one-token rows,
+    # positions, tokens and the last block are enough: the rest was in the plans before.
+    figures = (
+        plan.step,
+        singles,
+        plan.token_counts.dead,
+        plan.starts,
+        plan.tokens,
+        plan.counts[singles:],
+        plan.paddings[singles:],
+        plan.samples[singles:],
+        tuple([table[-1] for table in plan.tables[:singles]]),
+        tuple([tuple(decision.numbers.values()) for decision in plan.decisions]),
+    )
+    words = [*plan.request_ids[singles:]]
     for decision in plan.decisions:
-        code = crc32(f"{decision.request_id} {decision.reason} {decision.numbers}".encode(), code)
-    return code
+        words += (decision.request_id, decision.reason)
+    code = crc32("\n".join(words).encode(), hash(figures) & 0xFFFFFFFF)
+    return crc32(b"".join((bytes(plan.kinds[singles:]), *plan.tables[singles:])), code)
 
 
 def replay(entries: Iterator[Entry] | list[Entry], scheduler: Scheduler) -> Iterator[StepPlan | Wait]:

@@ -120,7 +120,7 @@ class SchedulerState:
         if not self.config.enable_prefix_caching:
             return []
         blocks = (sequence.length - 1) // self.pool.block_size
-        return self.pool.lookup(self.keys(sequence, blocks)[:blocks])
+        return self.pool.lookup(self.keys(sequence, blocks), blocks)
 
     def reservation(self, sequence: Sequence) -> int:
         """Positions an admitted sequence holds from the start."""
@@ -175,9 +175,7 @@ class SchedulerState:
             return
         full = sequence.computed // self.pool.block_size
         if full > sequence.published:
-            keys = self.keys(sequence, full)
-            for i in range(sequence.published, full):
-                self.pool.publish(sequence.table[i], keys[i])
+            self.pool.publish(sequence.table, self.keys(sequence, full), sequence.published, full)
             sequence.published = full
 
     # decisions

@@ -164,21 +164,20 @@ class ContinuousBatcher:
     # growth and preemption
 
     def _grow(self) -> None:
-        """A block for every decode at the end of its table; without one, the last in the total order gives up its own."""
+        """A block for every decode at the end of its table.
+
+        Where there is none, the last in the total order gives up its own.
+        """
         short = self._decodes.due_for_growth()
         pool = self.state.pool
-        if len(short) > pool.free_blocks:
+        if short and not pool.allocate_each([sequence.table for sequence in short]):
             short.sort(key=_ORDER)
-        for sequence in short:
-            if sequence.phase is not Phase.DECODE:
-                continue  # preempted for one before it
-            while not pool.allocate(sequence.table, 1):
-                victim = max(self.running(), key=_ORDER)
-                self._preempt(victim, sequence)
-                if victim is sequence:
-                    break
-            else:
-                self._decodes.grown(sequence)
+            for sequence in short:
+                # One that was preempted for another before its own turn has nothing to grow.
+                while sequence.phase is Phase.DECODE and not pool.allocate(sequence.table, 1):
+                    self._preempt(max(self.running(), key=_ORDER), sequence)
+            short = [sequence for sequence in short if sequence.phase is Phase.DECODE]
+        self._decodes.grown(short)
 
     def _preempt(self, victim: Sequence, beneficiary: Sequence) -> None:
         if self.state.config.effective_release == "token":
@@ -213,15 +212,11 @@ class ContinuousBatcher:
         return rows
 
     def _admit(self, sequence: Sequence) -> bool:
-        positions = self.state.reservation(sequence)
-        numbers = {
-            "blocks": self.blocks_needed(sequence),
-            "free_blocks": self.free_blocks,
-            "running": self.running_count,
-        }
-        if not self.state.admit(sequence, positions):
+        free, running = self.free_blocks, self.running_count
+        if not self.state.admit(sequence, self.state.reservation(sequence)):
             return False
         reason = Reason.RESUMED if sequence.preemptions else Reason.ADMITTED
+        numbers = {"blocks": len(sequence.table), "free_blocks": free, "running": running}
         self.state.decide(sequence, reason, numbers | {"cached_tokens": sequence.computed})
         self._prefilling.append(sequence)
         return True
@@ -269,7 +264,7 @@ class ContinuousBatcher:
         """The steady state: every decode got its token. Returns who has ended by it."""
         decodes = self._decodes
         if times > 1:
-            for _, sequence in decodes.growth_within(times):
+            for sequence in decodes.growth_within(times):
                 self.state.pool.allocate(sequence.table, 1)
         done = decodes.advance(tokens, times)
         if decodes.stopped_by(tokens):

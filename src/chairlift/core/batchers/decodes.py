@@ -1,7 +1,7 @@
 """The decoding sequences of a continuous batch, as columns, with a calendar of what is due.
 
-Every decoding sequence gets one token a step, so the step at which it will need a block, or reach its length, is known when it
-joins. The calendar holds both by step; a step looks only at who is due. That, and columns that change only when
+Every decoding sequence gets one token a step, so the step at which it will need a block, or reach its length, is known
+when it joins. The calendar holds both by step; a step looks only at who is due. That, and columns that change only when
 somebody joins or leaves, is what makes a quiet step of hundreds of sequences cost a few passes over integers.
 
 Entries are not removed when a sequence leaves early: whoever is found on its day is checked before anything is done.
@@ -43,7 +43,7 @@ class Decodes:
         self.newest.append(sequence.tokens[-1])
         if stops := sequence.request.stop_ids:
             self.stop_ids[stops] = self.stop_ids.get(stops, 0) + 1
-        self._note_growth(sequence, self._tick + sequence.room - sequence.computed)
+        self._growth.setdefault(self._tick + sequence.room - sequence.computed, []).append(sequence)
         self._lengths.setdefault(self._tick + sequence.last_position - sequence.computed, []).append(sequence)
 
     def leave(self, sequence: Sequence) -> None:
@@ -56,26 +56,30 @@ class Decodes:
                 del self.stop_ids[stops]
 
     def due_for_growth(self) -> list[Sequence]:
-        """Who needs a block before the coming step. Each may be found once: grow or preempt it."""
+        """Who needs a block before the coming step. Each is found once: grow or preempt it."""
         found = self._growth.pop(self._tick, None)
         if not found:
             return []
         return [s for s in dict.fromkeys(found) if s.phase is Phase.DECODE and s.computed >= s.room]
 
-    def grown(self, sequence: Sequence, tick: int | None = None) -> None:
-        """Its table has one block more."""
-        sequence.room += self._block_size
-        self._note_growth(sequence, (self._tick if tick is None else tick) + self._block_size)
+    def grown(self, sequences: list[Sequence], tick: int | None = None) -> None:
+        """Their tables have one block more each, as they had to by now (or by `tick`)."""
+        size = self._block_size
+        for sequence in sequences:
+            sequence.room += size
+        # One that will end before the new block is full stays on the calendar too; it is not found decoding then.
+        self._growth.setdefault((self._tick if tick is None else tick) + size, []).extend(sequences)
 
-    def growth_within(self, times: int) -> list[tuple[int, Sequence]]:
-        """Who will need a block in the later steps of a jump, and at which tick, in the order of single steps."""
-        due = []
+    def growth_within(self, times: int) -> list[Sequence]:
+        """Who will need a block in the later steps of a jump: in the order of single steps, repeated if need be."""
+        everybody: list[Sequence] = []
         for tick in range(self._tick + 1, self._tick + times):
-            for sequence in dict.fromkeys(self._growth.pop(tick, ())):
-                if sequence.phase is Phase.DECODE and sequence.computed + tick - self._tick >= sequence.room:
-                    self.grown(sequence, tick)
-                    due.append((tick, sequence))
-        return due
+            if found := self._growth.pop(tick, None):
+                passed = tick - self._tick
+                due = [s for s in dict.fromkeys(found) if s.phase is Phase.DECODE and s.computed + passed >= s.room]
+                self.grown(due, tick)
+                everybody += due
+        return everybody
 
     def blocks_needed(self, times: int) -> int:
         """How many blocks `times` steps take, beyond what the tables hold now."""
@@ -108,10 +112,6 @@ class Decodes:
 
     def steps_to_nearest_length(self) -> int:
         return min((s.last_position - s.computed for s in self.sequences), default=1)
-
-    def _note_growth(self, sequence: Sequence, tick: int) -> None:
-        if sequence.room < sequence.last_position:
-            self._growth.setdefault(tick, []).append(sequence)
 
     def _next_tick(self, times: int) -> list[Sequence]:
         self._tick += times
