@@ -11,7 +11,7 @@ Rows with one token (decode, dead) come first, rows with prompt tokens after the
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TypeAlias
@@ -174,3 +174,17 @@ class StepEvents:
     """Results that left: after their last token in the columns above."""
     preempted: tuple[str, ...] = ()
     decisions: tuple[Decision, ...] = ()
+
+    @staticmethod
+    def joined(parts: Iterable[StepEvents]) -> StepEvents:
+        """Several events in order, as one."""
+        parts = [part for part in parts if part != StepEvents()]
+        if len(parts) == 1:
+            return parts[0]
+        return StepEvents(
+            request_ids=[name for part in parts for name in part.request_ids],
+            tokens=[token for part in parts for token in part.tokens],
+            finished=tuple(one for part in parts for one in part.finished),
+            preempted=tuple(name for part in parts for name in part.preempted),
+            decisions=tuple(decision for part in parts for decision in part.decisions),
+        )

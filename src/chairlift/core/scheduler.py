@@ -10,10 +10,10 @@ order:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from chairlift.core.accounts import Accounts
 from chairlift.core.admission import check_pool, check_queue, check_request
 from chairlift.core.batchers.closed import ClosedBatcher
 from chairlift.core.batchers.continuous import ContinuousBatcher
@@ -32,48 +32,19 @@ from chairlift.core.journal import (
     fingerprint,
 )
 from chairlift.core.ledger import Category, Ledger
-from chairlift.core.plan import RowKind, StepEvents, StepOutcome, StepPlan, Wait
+from chairlift.core.plan import StepEvents, StepOutcome, StepPlan, Wait
 from chairlift.core.reasons import Reason
 from chairlift.core.request import Accepted, FinishReason, Nanoseconds, Refused, Request, Verdict
 from chairlift.core.sequence import Phase, Sequence
 from chairlift.core.state import Counters, SchedulerState
-from chairlift.core.steptime import StepFeatures, StepTimePredictor
+from chairlift.core.status import Health, Usage
+from chairlift.core.steptime import StepTimePredictor
 
 _GAPS = {
     Reason.QUEUE_EMPTY: Category.IDLE,
     Reason.BATCH_NOT_FULL: Category.HELD,
     Reason.STALLED: Category.HOST,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """Whether pending work can be scheduled."""
-
-    ok: bool
-    cause: str = ""
-    since: Nanoseconds | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """The scheduler at one moment."""
-
-    policy: PolicyName
-    switching_to: PolicyName | None
-    waiting: int
-    waiting_tokens: int
-    running: int
-    kv_blocks: int
-    kv_used: int
-    kv_cached: int
-    """Not in use, content kept for sharing."""
-    kv_reserved_unused: int
-    """Positions held by running sequences that are not computed: reservations not yet used, and waste in last
-    blocks.
-    """
-    kv_largest_free_run: int
-    evictions: int
 
 
 class Scheduler:
@@ -99,8 +70,8 @@ class Scheduler:
         check_pool(config, capacity)
         self._state = SchedulerState(config, capacity, pool)
         self._initial = config
-        self._predictor = StepTimePredictor()
-        self._ledger = Ledger()
+        self._accounts = Accounts()
+        self._ledger = self._accounts.ledger
         self._journal = journal
         self._input_ended = False
         self._batcher: ClosedBatcher | ContinuousBatcher = self._new_batcher()
@@ -127,7 +98,7 @@ class Scheduler:
 
     @property
     def predictor(self) -> StepTimePredictor:
-        return self._predictor
+        return self._accounts.predictor
 
     @property
     def has_work(self) -> bool:
@@ -190,7 +161,9 @@ class Scheduler:
         self._ledger.check(now)
         if self._journal is not None:
             self._journal.append(Committed(now, outcome, times))
-        self._book(plan, outcome, now, times)
+        draining = isinstance(self._batcher, ContinuousBatcher) and self._batcher.draining
+        slots = self.config.max_rows
+        self._accounts.book(plan, outcome, now, times=times, slots=slots, switching=draining)
         events = self._batcher.apply(plan, outcome, times)
         self._state.step += times
         return self._land(events, now)
@@ -291,10 +264,10 @@ class Scheduler:
 
     def _new_batcher(self) -> ClosedBatcher | ContinuousBatcher:
         if self.config.closed:
-            batcher = ClosedBatcher(self._state, self._predictor)
+            batcher = ClosedBatcher(self._state, self._accounts.predictor)
             batcher.input_ended = self._input_ended
             return batcher
-        return ContinuousBatcher(self._state, self._predictor)
+        return ContinuousBatcher(self._state, self._accounts.predictor)
 
     def _refusal(self, request: Request) -> Refused | None:
         if request.request_id in self._state.sequences:
@@ -320,32 +293,6 @@ class Scheduler:
             if not 1 <= times <= (horizon := self.horizon(plan)):
                 raise ContractError(f"step {plan.step} may be made {horizon} times at most, not {times}.")
 
-    def _book(self, plan: StepPlan, outcome: StepOutcome, now: Nanoseconds, times: int) -> None:
-        """Feed the predictor and the ledger."""
-        singles, counts = plan.single_token_rows, plan.token_counts
-        context = sum(plan.starts[:singles]) + singles
-        features = StepFeatures(counts.total - singles, singles, context)
-        recoverable = 0
-        cost = self._predictor.cost() if counts.padding or counts.dead else None
-        if cost is not None:
-            live = [
-                start for start, kind in zip(plan.starts[:singles], plan.kinds, strict=False) if kind is RowKind.DECODE
-            ]
-            needed = StepFeatures(features.prompt_tokens - counts.padding, len(live), sum(live) + len(live))
-            recoverable = max(0, outcome.device_time - cost.time(needed) * times)
-        self._predictor.observe(features, outcome.device_time // times)
-        self._ledger.book_step(
-            now,
-            device_time=outcome.device_time,
-            tokens=counts,
-            live_rows=len(plan) - counts.dead,
-            dead_rows=counts.dead,
-            slots=self.config.max_rows,
-            times=times,
-            recoverable=recoverable,
-            switching=isinstance(self._batcher, ContinuousBatcher) and self._batcher.draining,
-        )
-
     def _land(self, events: StepEvents, now: Nanoseconds) -> StepEvents:
         """The plan is no longer in flight."""
         self._in_flight = None
@@ -368,7 +315,7 @@ class Scheduler:
             parts.append(self._advance_switch(self._switch))
         if not self._state.sequences:
             self._ledger.pass_to(now, Category.IDLE)
-        return _joined(parts)
+        return StepEvents.joined(parts)
 
     def _cancel(self, sequence: Sequence) -> StepEvents:
         if sequence.phase is not Phase.WAITING:
@@ -406,17 +353,3 @@ class Scheduler:
         if isinstance(self._batcher, ContinuousBatcher):
             self._batcher.adopt(adopted)
         return events
-
-
-def _joined(parts: Iterable[StepEvents]) -> StepEvents:
-    """Several events in order, as one."""
-    parts = [part for part in parts if part != StepEvents()]
-    if len(parts) == 1:
-        return parts[0]
-    return StepEvents(
-        request_ids=[name for part in parts for name in part.request_ids],
-        tokens=[token for part in parts for token in part.tokens],
-        finished=tuple(one for part in parts for one in part.finished),
-        preempted=tuple(name for part in parts for name in part.preempted),
-        decisions=tuple(decision for part in parts for decision in part.decisions),
-    )

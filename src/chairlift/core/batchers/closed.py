@@ -9,72 +9,19 @@ freed at once, and its row goes on on the scratch block.
 from __future__ import annotations
 
 from array import array
-from itertools import islice
 
-from chairlift.core.admission import blocks_for
+from chairlift.core.batchers.formation import forecast, form
+from chairlift.core.batchers.members import Member, Release
 from chairlift.core.batchers.rows import PAD, Rows, advance, end_of
-from chairlift.core.plan import BatchForecast, Finished, RowKind, StepEvents, StepOutcome, StepPlan, Wait
+from chairlift.core.plan import BatchForecast, RowKind, StepEvents, StepOutcome, StepPlan, Wait
 from chairlift.core.policies.dynamic import Dynamic
 from chairlift.core.policies.static import Static
-from chairlift.core.policies.views import Hold, Launch, QueueView
+from chairlift.core.policies.views import Hold, QueueView
 from chairlift.core.reasons import Reason
 from chairlift.core.request import FinishReason, Nanoseconds, TokenId
 from chairlift.core.sequence import Phase, Sequence
 from chairlift.core.state import SchedulerState
-from chairlift.core.steptime import StepFeatures, StepTimePredictor
-
-
-class Member:
-    """One row of a closed batch, from its start to its end."""
-
-    __slots__ = ("known", "position", "sequence", "target")
-
-    def __init__(self, sequence: Sequence, target: int) -> None:
-        self.sequence = sequence
-        self.known = sequence.length
-        """Tokens that its prefill computes; fixed, while the first generated token may come before the padding's
-        end.
-        """
-        self.position = sequence.computed
-        """Next position of the prefill; runs on into the padding."""
-        self.target = target
-        """Where its prefill ends: at the batch's longest prompt, or at its own."""
-
-    @property
-    def on_scratch(self) -> bool:
-        return not self.sequence.table
-
-    @property
-    def prefill_left(self) -> bool:
-        """Whether it has positions to compute before the batch decodes, padding included."""
-        return self.position < self.target and not self.on_scratch
-
-
-class Release:
-    """Collects what leaves in one commit."""
-
-    def __init__(self, state: SchedulerState) -> None:
-        self._state = state
-        self._ids: list[str] = []
-        self._tokens: list[TokenId] = []
-        self._finished: list[Finished] = []
-
-    def tokens_of(self, sequence: Sequence) -> None:
-        """Everything generated that has not left yet."""
-        pending = sequence.unreleased()
-        self._ids += [sequence.request_id] * len(pending)
-        self._tokens += pending
-        sequence.released += len(pending)
-
-    def leave(self, sequence: Sequence, *, tokens: bool = True) -> None:
-        """The result of an ended sequence, unless it has left before."""
-        if self._state.sequences.get(sequence.request_id) is sequence:
-            if tokens:
-                self.tokens_of(sequence)
-            self._finished.append(self._state.leave(sequence))
-
-    def done(self) -> StepEvents:
-        return StepEvents(self._ids, self._tokens, tuple(self._finished))
+from chairlift.core.steptime import StepTimePredictor
 
 
 class ClosedBatcher:
@@ -161,95 +108,22 @@ class ClosedBatcher:
 
     def _launch(self, now: Nanoseconds) -> Wait | None:
         """Form the next batch; or say why there is none."""
-        queue = self.state.queue
-        oldest = queue.oldest()
-        view = QueueView(len(queue), oldest.arrival if oldest else 0, self.input_ended)
+        state = self.state
+        oldest = state.queue.oldest()
+        view = QueueView(len(state.queue), oldest.arrival if oldest else 0, self.input_ended)
         choice = self.policy.choose(view, now)
         if isinstance(choice, Hold):
             return Wait(choice.until, choice.reason)
-        longest, chosen = self._fitting(choice.size)
-        for sequence in chosen:
-            if not self.state.admit(sequence, self._positions(sequence, longest)):
-                break
-            self.members.append(Member(sequence, longest if self._padded else sequence.length))
+        self.members = form(state, choice.size)
         if not self.members:
             return Wait(None, Reason.STALLED, self._stall())
-        self._note_launch(choice)
-        return None
-
-    def _fitting(self, size: int) -> tuple[int, list[Sequence]]:
-        """The oldest and the next in order, up to the first whose reservation does not fit beside the others; and the
-        longest's length.
-        """
-        state = self.state
-        oldest = state.queue.oldest()
-        candidates = [oldest, *islice((s for s in state.queue if s is not oldest), size - 1)] if oldest else []
-        chosen: list[Sequence] = []
-        longest = saved = 0
-        for sequence in candidates:
-            stretched = max(longest, sequence.length)
-            matched = state.matched(sequence)
-            saving = len(matched) - state.pool.idle(matched)
-            held = sum(
-                blocks_for(self._positions(member, stretched), state.pool.block_size) for member in (*chosen, sequence)
-            )
-            if held - saved - saving > state.pool.free_blocks:
-                numbers = {
-                    "needed": held - saved - saving,
-                    "free_blocks": state.pool.free_blocks,
-                    "members": len(chosen),
-                }
-                state.decide(sequence, Reason.CUT_BY_MEMORY, numbers)
-                break
-            chosen.append(sequence)
-            longest, saved = stretched, saved + saving
-        return longest, chosen
-
-    @property
-    def _padded(self) -> bool:
-        return self.state.config.effective_padding == "longest"
-
-    def _positions(self, sequence: Sequence, longest: int) -> int:
-        """What a member holds: its own most tokens, and room for the padding."""
-        return max(self.state.reservation(sequence), longest if self._padded else 0)
-
-    def _note_launch(self, choice: Launch) -> None:
-        state = self.state
         state.counters.batches += 1
-        sequences = [member.sequence for member in self.members]
-        blocks = sum(len(sequence.table) for sequence in sequences)
-        numbers = {"batch": state.counters.batches, "members": len(sequences), "blocks": blocks}
-        for sequence in sequences:
-            state.decide(sequence, Reason.ADMITTED, numbers | {"cached_tokens": sequence.computed})
-        prefill = self._prefill_forecast()
-        decode_steps = max(sequence.most_tokens - sequence.length for sequence in sequences) - 1
-        self._forecast = BatchForecast(
-            batch=state.counters.batches,
-            members=len(sequences),
-            reason=choice.reason,
-            blocks=blocks,
-            prefill_steps=len(prefill),
-            decode_steps=decode_steps,
-            duration=self._duration(prefill, decode_steps),
-        )
-
-    def _prefill_forecast(self) -> list[StepFeatures]:
-        """The prefill's steps as they will be, if nobody fails or leaves."""
-        left = [member.target - member.position for member in self.members]
-        steps = []
-        while left := [tokens for tokens in left if tokens > 0]:
-            chunk = self.state.config.max_num_batched_tokens // len(left)
-            steps.append(StepFeatures(sum(min(chunk, tokens) for tokens in left), rows=0, context=0))
-            left = [tokens - chunk for tokens in left]
-        return steps
-
-    def _duration(self, prefill: list[StepFeatures], decode_steps: int) -> Nanoseconds | None:
-        cost = self.predictor.cost()
-        if cost is None:
-            return None
-        context = sum(member.sequence.length + 1 for member in self.members)
-        decode = cost.decode_run(rows=len(self.members), context=context, steps=decode_steps)
-        return sum(map(cost.time, prefill)) + decode
+        self._forecast = forecast(state, self.members, choice.reason, self.predictor)
+        numbers = {"batch": self._forecast.batch, "members": len(self.members), "blocks": self._forecast.blocks}
+        for member in self.members:
+            cached = {"cached_tokens": member.sequence.computed}
+            state.decide(member.sequence, Reason.ADMITTED, numbers | cached)
+        return None
 
     def _stall(self) -> str:
         pool = self.state.pool
