@@ -1,0 +1,91 @@
+"""`chairlift COMMAND ...`: finds the command and turns its end into an exit code.
+
+0: done. 1: done, and something is wrong with what was looked at. 2: could not run; the reason is on standard error.
+Nothing but the standard library is imported before a command is known, so that --help answers at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from chairlift import __version__
+from chairlift.core.errors import ChairliftError, ConfigError
+
+COMMANDS = {
+    "serve": "serve a model over HTTP as OpenAI's API does",
+    "generate": "answer a file of requests offline, with progress; a second run resumes",
+}
+"""What each command does. Its module, chairlift.cli.NAME, has configure(parser) and run(arguments) -> exit code."""
+
+OK, FOUND, FAILED, INTERRUPTED = 0, 1, 2, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the value is the process's exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _dispatch(arguments)
+        sys.stdout.flush()
+    except ChairliftError as error:
+        print(f"chairlift: {error}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone (`| head`): that is its right. Python would complain again when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    return code
+
+
+def overview() -> str:
+    """What `chairlift --help` prints."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: chairlift COMMAND ...",
+            "",
+            "An LLM inference server with three batching policies: static, dynamic, continuous.",
+            "",
+            *lines,
+            "",
+            "chairlift COMMAND --help lists a command's flags; chairlift --version says which version this is.",
+            "Exit codes: 0 done, 1 found something wrong, 2 could not run.",
+        ]
+    )
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments:
+        print(overview(), file=sys.stderr)
+        return FAILED
+    name, *rest = arguments
+    if name in {"-h", "--help", "help"}:
+        print(overview())
+        return OK
+    if name in {"-V", "--version"}:
+        print(f"chairlift {__version__}")
+        return OK
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(COMMANDS)}."
+        raise ConfigError(f"there is no command {name!r}; {meant} See chairlift --help.")
+    return _run(name, rest)
+
+
+def _run(name: str, rest: Sequence[str]) -> int:
+    from chairlift.cli.parser import Parser
+
+    command = import_module(f"chairlift.cli.{name}")
+    parser = Parser(f"chairlift {name}", COMMANDS[name])
+    command.configure(parser)
+    if {"-h", "--help"} & set(rest):
+        parser.print_help()
+        return OK
+    code: int = command.run(parser.read(rest))
+    return code
