@@ -1,1 +1,1 @@
-"""The step loop, sampling and offline generation."""
+"""The engine: the step loop, sampling, the Python API and offline batches."""
