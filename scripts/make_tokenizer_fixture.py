@@ -249,7 +249,7 @@ class Fixture:
 def compact(value: object, depth: int = 0) -> Iterator[str]:
     """JSON with one line for each entry of the upper levels, so that a change shows as few lines."""
     if isinstance(value, dict):
-        entries = [f"{json.dumps(key)}: {''.join(compact(item, depth + 1))}" for key, item in value.items()]
+        entries = [f"{json.dumps(str(key))}: {''.join(compact(item, depth + 1))}" for key, item in value.items()]
         yield "{\n" + ",\n".join(entries) + "\n}"
     elif isinstance(value, list) and value and isinstance(value[0], list):
         yield "[\n" + ",\n".join(json.dumps(item, separators=(",", ":")) for item in value) + "\n]"

@@ -43,6 +43,7 @@ class Pieces:
     """The bytes of each token id of one tokenizer, looked up once and kept.
 
     Attributes:
+        size: one more than the largest id.
         alphabet: how ordinary tokens spell their bytes.
         strips_leading_space: the tokenizer puts a space before text, so decoding takes one off the front.
 
@@ -53,6 +54,7 @@ class Pieces:
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
         self._backend = backend
         self._added = {token_id: token.content for token_id, token in backend.get_added_tokens_decoder().items()}
+        self.size = max(backend.get_vocab_size(with_added_tokens=False), 1 + max(self._added, default=-1))
         self._bytes_of: dict[int, bytes] = {}
         self._byte_level = byte_level_alphabet()
         self.alphabet, self.strips_leading_space = _read_decoder(backend.decoder)
@@ -60,15 +62,18 @@ class Pieces:
     def __getitem__(self, token_id: int) -> bytes:
         """The bytes of a token; empty for an id without a token, such as a padded row of the output matrix."""
         known = self._bytes_of.get(token_id)
-        if known is None:
-            known = self._bytes_of[token_id] = self._spell(token_id)
+        if known is not None:
+            return known
+        if not 0 <= token_id < self.size:
+            return b""
+        known = self._bytes_of[token_id] = self._spell(token_id)
         return known
 
     def _spell(self, token_id: int) -> bytes:
         added = self._added.get(token_id)
         if added is not None:
             return (added.replace(_SPACE, " ") if self.alphabet is Alphabet.SENTENCEPIECE else added).encode()
-        token = self._backend.id_to_token(token_id) if token_id >= 0 else None
+        token = self._backend.id_to_token(token_id)
         if token is None:
             return b""
         if self.alphabet is Alphabet.SENTENCEPIECE:

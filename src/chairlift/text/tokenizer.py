@@ -42,9 +42,9 @@ class Tokenizer:
         added = backend.get_added_tokens_decoder()
         self.control_tokens = {token.content: token_id for token_id, token in added.items() if token.special}
         self.control_ids = frozenset(self.control_tokens.values())
-        self.vocab_size = max(backend.get_vocab_size(with_added_tokens=False), 1 + max(added, default=-1))
         self._backend = backend
         self._pieces = Pieces(backend)
+        self.vocab_size = self._pieces.size
         self._flags = {token.content: (token.lstrip, token.rstrip) for token in added.values() if token.special}
         longest_first = sorted(filter(None, self.control_tokens), key=len, reverse=True)
         self._control = re.compile("(" + ("|".join(map(re.escape, longest_first)) or "(?!)") + ")")
