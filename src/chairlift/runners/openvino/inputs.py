@@ -1,0 +1,75 @@
+"""A step's columns as the arrays that the graph takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chairlift.core.plan import BlockTable, RowKind, StepPlan
+
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepInputs:
+    """Inputs of one call, named as the graph names them; rows one after the other."""
+
+    input_ids: Int64
+    position_ids: Int64
+    past_lens: Int32
+    subsequence_begins: Int32
+    block_indices: Int32
+    block_indices_begins: Int32
+    max_context_len: Int32
+    sampled: Int64
+    """Tokens whose logits are computed: those of sampled rows first, in row order, then those of dead rows."""
+
+
+def step_inputs(plan: StepPlan) -> StepInputs:
+    """The arrays of a plan. A dead row's logits are computed too, as in any batch that runs on, and come last."""
+    chosen = np.flatnonzero(np.array(plan.samples, np.bool_))
+    if plan.token_counts.dead:
+        singles = np.array(plan.kinds[: plan.single_token_rows], np.int64)
+        chosen = np.concatenate([chosen, np.flatnonzero(singles == RowKind.DEAD)])
+    return columns_to_inputs(plan.tokens, plan.starts, plan.counts, plan.paddings, plan.tables, chosen)
+
+
+def columns_to_inputs(
+    tokens: Sequence[int],
+    starts: Sequence[int],
+    counts: Sequence[int],
+    paddings: Sequence[int],
+    tables: Sequence[BlockTable],
+    logits_of: Int64,
+) -> StepInputs:
+    """The arrays of rows given as columns.
+
+    Args:
+        tokens: ids of all rows, one row after the other.
+        starts: first position of each row.
+        counts: tokens of each row, padding included.
+        paddings: how many of them, at the end, are padding.
+        tables: KV blocks of each row; longer than needed is allowed.
+        logits_of: rows whose logits are wanted, in the order of the result.
+    """
+    rows = len(starts)
+    first = np.array(starts, np.int64)
+    count = np.array(counts, np.int64)
+    begins = np.zeros(rows + 1, np.int64)
+    np.cumsum(count, out=begins[1:])
+    table_begins = np.zeros(rows + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, tables), np.int32, rows), out=table_begins[1:])
+    return StepInputs(
+        input_ids=np.array(tokens, np.int64),
+        position_ids=np.arange(len(tokens)) + np.repeat(first - begins[:-1], count),
+        past_lens=first.astype(np.int32),
+        subsequence_begins=begins.astype(np.int32),
+        block_indices=np.frombuffer(b"".join(tables), np.int32),
+        block_indices_begins=table_begins,
+        max_context_len=np.array((first + count).max(), np.int32),
+        sampled=(begins[1:] - np.array(paddings, np.int64) - 1)[logits_of],
+    )

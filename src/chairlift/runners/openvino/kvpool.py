@@ -1,0 +1,87 @@
+"""The KV pool: one anonymous map, cut into a key and a value cache for each layer.
+
+The pages are touched when the pool is made. Memory that the system has promised but not yet given would otherwise be
+found missing in the middle of an answer, when the kernel ends the process without a word.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable
+
+import numpy as np
+import openvino as ov
+from numpy.typing import NDArray
+
+from chairlift.core.errors import OutOfDeviceMemory
+from chairlift.runners.openvino.memory import MIB, allowed_memory, format_bytes
+
+CHUNK = 256 * MIB
+"""Bytes touched between two looks at what is available."""
+
+RESERVE = 64 * MIB
+"""Available memory below which touching stops: the rest of the system has to live."""
+
+WAY_OUT = "Lower --gpu-memory-utilization, --kv-cache-memory or --num-kv-blocks (or free memory) and start again."
+
+
+class KVPool:
+    """Caches of all layers.
+
+    Attributes:
+        tensors: key_cache.0, value_cache.0, key_cache.1, …: each [blocks, kv_heads, block_size, head_dim].
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int, int, int],
+        layers: int,
+        element: type[np.generic],
+        available: Callable[[], int] = lambda: allowed_memory().available,
+    ) -> None:
+        """Reserve and touch the memory.
+
+        Args:
+            shape: of one cache.
+            layers: how many pairs of caches.
+            element: numpy type of a cache's elements.
+            available: bytes that could be taken now.
+
+        Raises:
+            OutOfDeviceMemory: it does not fit; nothing is kept.
+        """
+        cache_bytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(element).itemsize
+        stride = -(-cache_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
+        size = 2 * layers * stride
+        if size + RESERVE > (left := available()):
+            raise OutOfDeviceMemory(
+                f"the KV pool of {format_bytes(size)} does not fit: {format_bytes(left)} are available, of which "
+                f"{format_bytes(RESERVE)} stay free. {WAY_OUT}"
+            )
+        try:
+            # Private, not Python's default of shared: only private anonymous memory gets huge pages by advice.
+            self._map = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except OSError as error:
+            raise OutOfDeviceMemory(
+                f"the system refuses {format_bytes(size)} for the KV pool ({error}). {WAY_OUT}"
+            ) from error
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            self._map.madvise(mmap.MADV_HUGEPAGE)
+        memory = np.frombuffer(self._map, np.uint8)
+        _touch(memory, available)
+        views = (memory[i * stride : i * stride + cache_bytes].view(element).reshape(shape) for i in range(2 * layers))
+        names = (f"{role}_cache.{layer}" for layer in range(layers) for role in ("key", "value"))
+        self.tensors = {name: ov.Tensor(view, shared_memory=True) for name, view in zip(names, views, strict=True)}
+
+
+def _touch(memory: NDArray[np.uint8], available: Callable[[], int]) -> None:
+    """Write to every page, so that it is really there; fresh pages hold zeros."""
+    for start in range(0, len(memory), CHUNK):
+        chunk = memory[start : start + CHUNK]
+        if len(chunk) + RESERVE > (left := available()):
+            raise OutOfDeviceMemory(
+                f"memory ran short while the KV pool of {format_bytes(len(memory))} was taken: "
+                f"{format_bytes(start)} are there, "
+                f"{format_bytes(left)} are available for the rest. {WAY_OUT}"
+            )
+        chunk[:: mmap.PAGESIZE] = 0
