@@ -28,7 +28,10 @@ def ids_of(make: Callable[[], Tokenizer]) -> st.SearchStrategy[list[int]]:
 def test_pieces_add_up_to_the_decoded_text_and_never_take_anything_back(
     *, make: Callable[[], Tokenizer], data: st.DataObject, skip: bool, continues: bool
 ) -> None:
-    """After each token what was emitted is a beginning of the final text, at most one character short of it."""
+    """After each token what was emitted is the text so far, short of no more than one unfinished character.
+
+    The three bytes of half a surrogate pair are the longest that decode to nothing: two U+FFFD may then be missing.
+    """
     tokenizer, ids = make(), data.draw(ids_of(make))
     detokenizer = Detokenizer(tokenizer, skip_special_tokens=skip, continues_text=continues)
     emitted = ""
@@ -36,8 +39,8 @@ def test_pieces_add_up_to_the_decoded_text_and_never_take_anything_back(
     for count, token_id in enumerate(ids, start=1):
         emitted += detokenizer.push(token_id)
         so_far = tokenizer.decode(ids[:count], skip_special_tokens=skip, continues_text=continues)
-        assert emitted in {so_far, so_far[:-1]}
-        assert emitted == so_far or so_far[-1] == "\ufffd"
+        assert so_far.removeprefix(emitted) in {"", "\ufffd", "\ufffd\ufffd"}
+        assert so_far.startswith(emitted)
     emitted += detokenizer.flush()
 
     assert emitted == tokenizer.decode(ids, skip_special_tokens=skip, continues_text=continues)
@@ -47,7 +50,8 @@ def test_pieces_add_up_to_the_decoded_text_and_never_take_anything_back(
 @given(text=texts())
 def test_encoded_text_comes_back_as_it_was(*, make: Callable[[], Tokenizer], text: str) -> None:
     """Tokens of a text, pushed one by one, give the text; no piece holds half a character."""
-    text = text.replace("<tool_call>", "")  # after an added token SentencePiece puts another space of its own
+    # SentencePiece puts another space of its own after an added token, and cannot tell U+2581 from a space.
+    text = text.replace("<tool_call>", "").replace("\u2581", "")
     tokenizer = make()
     detokenizer = Detokenizer(tokenizer, skip_special_tokens=False, continues_text=False)
 

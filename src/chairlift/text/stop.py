@@ -2,8 +2,8 @@
 
 Text that could be the beginning of a stop string is withheld until it is certain; the rest passes at once. The
 result does not depend on how the text is cut into pieces: the stop string that is complete first ends the text, and
-of several complete at the same character the longest. Each character costs a constant amount for each stop string
-(Knuth, Morris and Pratt 1977).
+of several complete at the same character the longest. Where a stop string may have begun, each character costs a
+constant amount for each of them (Knuth, Morris and Pratt 1977).
 """
 
 from collections.abc import Sequence
@@ -26,6 +26,7 @@ class StopChecker:
         if "" in stop_strings:
             raise RequestError("a stop string is empty; leave it out, or give at least one character")
         self._matchers = [_Matcher(stop) for stop in stop_strings]
+        self._beginnings = {stop[0] for stop in stop_strings}
         self._include = include_stop_str_in_output
         self._withheld = ""
         self._matched: str | None = None
@@ -48,8 +49,8 @@ class StopChecker:
         """
         if self._matched is not None:
             return ""
-        if not self._matchers:
-            return text
+        if not self._withheld and not any(character in text for character in self._beginnings):
+            return text  # the usual case: nothing in this piece begins a stop string
         pending = self._withheld + text
         if not armed:
             return self._release(pending, withheld=0)
