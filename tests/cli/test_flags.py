@@ -10,15 +10,12 @@ from chairlift.core.config import SchedulerConfig
 from chairlift.core.errors import ConfigError
 from chairlift.core.request import Nanoseconds
 
-Bytes = int
-
-
 @dataclass(frozen=True)
 class Example:
     """Settings of every kind."""
 
-    size: Bytes | None = None
-    """Bytes. At 100% all of it."""
+    size: int | None = None
+    """Bytes of it. At 100% all."""
     wait: Nanoseconds = 50_000_000
     """How long."""
     mode: Literal["slow", "fast"] = "slow"
@@ -99,7 +96,7 @@ def test_help_is_the_docstring_with_the_default() -> None:
     """The docstring under a field is its help, percent signs included; policies have groups of their own."""
     text = " ".join(parser().format_help().split())
 
-    assert "--size SIZE Bytes. At 100% all of it." in text
+    assert "--size SIZE Bytes of it. At 100% all." in text
     assert "--wait DURATION How long. (default: 50ms)" in text
     assert "static batching (--policy static): --mode {slow,fast} which. (default: slow)" in text
     assert "--enable-thing, --no-enable-thing Whether. (default: on)" in text

@@ -1,8 +1,9 @@
 """Flags from configuration dataclasses: the field gives name, kind and default, the docstring under it the help.
 
 A field named max_num_seqs becomes --max-num-seqs. A bool becomes --x and --no-x. What the annotation calls Nanoseconds
-is written with a unit (50ms), Bytes likewise (2GiB). A docstring that begins with "Static:" and the like puts the flag
-into that policy's group. Only flags that were given reach the dataclass, so its defaults stay in one place.
+is written with a unit (50ms), and so is an int whose docstring begins with "Bytes" (2GiB). A docstring that begins with
+"Static:" and the like puts the flag into that policy's group. Only flags that were given reach the dataclass, so its
+defaults stay in one place.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from chairlift.core.config import flag
 ALIASES: Final[Mapping[str, str]] = {"max_model_len": "--max-seq-len"}
 """Second names of flags, as other servers have them."""
 
-_UNITS: Final = {"Nanoseconds": DURATION, "Bytes": SIZE}
-"""Names in an annotation that say what is counted; both are plain ints to Python."""
+_NANOSECONDS: Final = "Nanoseconds"
+"""The name in an annotation of what is a plain int to Python."""
 
 _KINDS: Final[Mapping[Any, Kind]] = {
     int: WHOLE,
@@ -156,9 +157,10 @@ def _sources_of(cls: type) -> dict[str, _Source]:
     for node, below in itertools.pairwise([*body, ast.Pass()]):
         match node, below:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str() as text)):
-                names = (part.id for part in ast.walk(node.annotation) if isinstance(part, ast.Name))
-                unit = next((_UNITS[part] for part in names if part in _UNITS), None)
-                found[name] = _Source(" ".join(text.split()), unit)
+                names = {part.id for part in ast.walk(node.annotation) if isinstance(part, ast.Name)}
+                doc = " ".join(text.split())
+                unit = DURATION if _NANOSECONDS in names else SIZE if doc.startswith("Bytes ") else None
+                found[name] = _Source(doc, unit)
     return found
 
 
