@@ -90,7 +90,9 @@ class SchedulerState:
         self.decide(sequence, word, {"output_tokens": sequence.output_length})
 
     def free(self, sequence: Sequence) -> None:
-        """Give back its blocks; what they hold stays known."""
+        """Give back its blocks, if it holds any; what they hold stays known."""
+        if not sequence.table:
+            return
         self.publish(sequence)
         self.pool.release(sequence.table)
         sequence.room = sequence.published = 0
