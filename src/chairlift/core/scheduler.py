@@ -17,6 +17,7 @@ from chairlift.core.accounts import Accounts
 from chairlift.core.admission import check_pool, check_queue, check_request
 from chairlift.core.batchers.closed import ClosedBatcher
 from chairlift.core.batchers.continuous import ContinuousBatcher
+from chairlift.core.batchers.members import Release
 from chairlift.core.blocks import BlockPool
 from chairlift.core.config import KVCapacity, PolicyName, SchedulerConfig, flag
 from chairlift.core.errors import ConfigError, ContractError
@@ -337,19 +338,19 @@ class Scheduler:
 
     def _advance_switch(self, config: SchedulerConfig) -> StepEvents:
         """Go over if what runs allows it; otherwise prepare, and be asked again after the next step."""
-        batcher, events = self._batcher, StepEvents()
+        batcher = self._batcher
         if isinstance(batcher, ContinuousBatcher):
             batcher.draining = config.closed
-            if config.closed and batcher.running():
-                return events
-            adopted = batcher.running()
-        else:
-            if config.closed and batcher.running():
-                return events
-            adopted, events = batcher.surrender()
+        if config.closed and not batcher.drained:
+            return StepEvents()
+        adopted, events = batcher.surrender()
         self._state.config = config
         self._switch = None
         self._batcher = self._new_batcher()
         if isinstance(self._batcher, ContinuousBatcher):
             self._batcher.adopt(adopted)
-        return events
+        released = Release(self._state)
+        if config.effective_release == "token":
+            for sequence in self._state.sequences.values():
+                released.tokens_of(sequence)
+        return StepEvents.joined([events, released.done()])

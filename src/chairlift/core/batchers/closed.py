@@ -45,6 +45,11 @@ class ClosedBatcher:
     def prefilling(self) -> bool:
         return any(member.prefill_left for member in self.members)
 
+    @property
+    def drained(self) -> bool:
+        """Whether no batch runs."""
+        return not self.members
+
     def running(self) -> list[Sequence]:
         return [member.sequence for member in self.members if member.sequence.phase is not Phase.ENDED]
 
@@ -91,14 +96,12 @@ class ClosedBatcher:
         return max(1, min((s.last_position - s.computed for s in live), default=1))
 
     def surrender(self) -> tuple[list[Sequence], StepEvents]:
-        """The batch dissolves: its running members, with their blocks, and whatever was held back of all results."""
+        """The batch dissolves: its running members, with their blocks, and the results that were held back."""
         events = Release(self.state)
         live = self.running()
         for member in self.members:
             sequence = member.sequence
-            if sequence.phase is not Phase.ENDED:
-                events.tokens_of(sequence)
-            else:
+            if sequence.phase is Phase.ENDED:
                 self.state.free(sequence)
                 events.leave(sequence)
         self.members = []

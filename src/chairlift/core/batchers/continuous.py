@@ -38,7 +38,7 @@ class ContinuousBatcher:
         self.policy = Continuous(state.config)
         self.predictor = predictor
         self.draining = False
-        """Nothing is admitted: a switch to a closed policy waits for what runs."""
+        """Nobody new is admitted: a switch to a closed policy waits for what runs, and for who was preempted."""
         self.steps_since_prefill = state.config.prefill_interval
         self._decodes = Decodes(state.pool.block_size)
         self._prefilling: list[Sequence] = []
@@ -72,7 +72,10 @@ class ContinuousBatcher:
         return -int(-self.state.config.watermark * self.state.pool.num_blocks // 1)
 
     def head(self) -> Sequence | None:
-        return None if self.draining else self.state.queue.head()
+        if self.draining:
+            # A closed batch may form late or never: who has begun under this policy also ends under it.
+            return next((sequence for sequence in self.state.queue if sequence.preemptions), None)
+        return self.state.queue.head()
 
     def blocks_needed(self, sequence: Sequence) -> int:
         return self.state.blocks_needed(sequence, self.state.reservation(sequence))
@@ -100,20 +103,41 @@ class ContinuousBatcher:
 
     holders = running
 
+    @property
+    def drained(self) -> bool:
+        """Whether nobody is left who was admitted under this policy."""
+        return not self.running_count and self.head() is None
+
     def adopt(self, sequences: list[Sequence]) -> None:
-        """Take over the running members of a closed batch, with the blocks they hold."""
-        self._prefilling += [sequence for sequence in sequences if sequence.phase is Phase.PREFILL]
-        for sequence in sequences:
-            if sequence.phase is Phase.DECODE:
+        """Take over what ran under another policy or other settings, with the blocks it holds.
+
+        Those beyond max_num_seqs, the last in the total order, go back to their places in the queue.
+        """
+        limit = self.state.config.max_num_seqs
+        for sequence in sorted(sequences, key=_ORDER):
+            if self.running_count == limit:
+                self._send_back(sequence, {"running": len(sequences), "max_num_seqs": limit})
+            elif sequence.phase is Phase.PREFILL:
+                self._prefilling.append(sequence)
+            else:
                 self._decodes.join(sequence)
+
+    def surrender(self) -> tuple[list[Sequence], StepEvents]:
+        """Everything that runs, with its blocks, for the batcher to come."""
+        if self.state.config.effective_release == "token":
+            for sequence in self.state.sequences.values():
+                sequence.released = sequence.output_length
+        return self.running(), StepEvents(preempted=tuple(sequence.request_id for sequence in self._preempted))
 
     def plan(self, now: Nanoseconds) -> StepPlan | Wait:
         self._preempted_now = False
         self._stopped_by = None
         self._grow()
         prompts = _NO_PROMPTS
-        if self._prefilling or (self.state.queue and not self.draining):
+        if self._prefilling or self.head() is not None:
             prompts = self._grant()
+        if self.draining:
+            self._hold_back()
         self._prompts = prompts
         if self._decodes or prompts:
             return self._freeze(prompts, now)
@@ -187,10 +211,13 @@ class ContinuousBatcher:
             self._decodes.leave(victim)
         else:
             self._prefilling.remove(victim)
-        self.state.preempt(victim)
-        self.state.decide(victim, Reason.PREEMPTED, numbers | {"for_number": beneficiary.number})
-        self._preempted.append(victim)
+        self._send_back(victim, numbers | {"for_number": beneficiary.number})
         self._preempted_now = True
+
+    def _send_back(self, sequence: Sequence, numbers: dict[str, int]) -> None:
+        self.state.preempt(sequence)
+        self.state.decide(sequence, Reason.PREEMPTED, numbers)
+        self._preempted.append(sequence)
 
     # prompts
 
@@ -225,6 +252,12 @@ class ContinuousBatcher:
         left = grant.sequence.length - grant.sequence.computed
         if grant.tokens < left:
             self.state.decide(grant.sequence, Reason.CHUNKED, {"tokens": grant.tokens, "of": left})
+
+    def _hold_back(self) -> None:
+        """Say of the next in the queue that a switch keeps it there."""
+        first = next((sequence for sequence in self.state.queue if not sequence.preemptions), None)
+        if first is not None:
+            self.state.decide(first, Reason.WAITING_FOR_SWITCH, {"running": self.running_count})
 
     def _stall(self) -> str:
         head = self.state.queue.head()

@@ -117,6 +117,15 @@ class Batcher(Protocol):
         """How often the plan in flight may be repeated before anything but lengths changes."""
         ...
 
+    @property
+    def drained(self) -> bool:
+        """Whether nobody who was let in is left, so that another batcher can begin afresh."""
+        ...
+
+    def surrender(self) -> tuple[list[Sequence], StepEvents]:
+        """Give up what runs, with its blocks, to another batcher, and results that were held back to the world."""
+        ...
+
     def running(self) -> list[Sequence]:
         """Admitted sequences that have not ended."""
         ...
