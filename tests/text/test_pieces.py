@@ -38,6 +38,16 @@ def test_byte_level_tokens_spell_bytes_and_added_tokens_themselves() -> None:
     ]  # fmt: skip
 
 
+def test_ids_may_have_gaps() -> None:
+    """The size is one more than the largest id, and an id that was left out is empty."""
+    backend = tokenizers.Tokenizer(models.BPE({"a": 0, "b": 7}, []))
+    backend.decoder = decoders.ByteLevel()
+    pieces = Pieces(backend)
+
+    assert pieces.size == 8
+    assert [pieces[token_id] for token_id in (0, 3, 7)] == [b"a", b"", b"b"]
+
+
 def test_sentencepiece_tokens_are_text_or_a_byte() -> None:
     """U+2581 stands for a space, <0xE2> for a byte, and anything else for itself."""
     pieces = pieces_of([f"{SPACE}a", "<0xE2>", "<0x2>", "é"], decoders.Sequence(LLAMA_2), (f"{SPACE}{SPACE}",))

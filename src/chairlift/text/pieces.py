@@ -54,7 +54,7 @@ class Pieces:
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
         self._backend = backend
         self._added = {token_id: token.content for token_id, token in backend.get_added_tokens_decoder().items()}
-        self.size = max(backend.get_vocab_size(with_added_tokens=False), 1 + max(self._added, default=-1))
+        self.size = 1 + max(backend.get_vocab(with_added_tokens=True).values(), default=-1)
         self._bytes_of: dict[int, bytes] = {}
         self._byte_level = byte_level_alphabet()
         self.alphabet, self.strips_leading_space = _read_decoder(backend.decoder)

@@ -16,7 +16,7 @@ import tokenizers
 
 from chairlift.core.errors import RequestError
 from chairlift.text import from_directory, from_gguf
-from chairlift.text.pieces import Alphabet, Pieces
+from chairlift.text.pieces import Pieces
 from chairlift.text.prompt import Prompt
 from chairlift.text.special import SpecialTokens
 
@@ -81,11 +81,6 @@ class Tokenizer:
         backend = from_directory.load_backend(folder)
         named = from_directory.named_tokens(folder, backend)
         return cls(backend, named.special, named.strings)
-
-    @property
-    def alphabet(self) -> Alphabet:
-        """How ordinary tokens spell their bytes."""
-        return self._pieces.alphabet
 
     @property
     def strips_leading_space(self) -> bool:
@@ -193,10 +188,8 @@ def _plain_copy(backend: tokenizers.Tokenizer, *, spaces_the_start: bool) -> tok
     copy.pre_tokenizer = backend.pre_tokenizer
     copy.post_processor = backend.post_processor
     added = backend.get_added_tokens_decoder()
-    for token_id in sorted(added):
+    for token_id in sorted(added):  # in this order the library gives each the id it had
         (copy.add_special_tokens if added[token_id].special else copy.add_tokens)([added[token_id]])
-    if copy.get_added_tokens_decoder() != added:  # ids with gaps, which only a whole copy keeps
-        copy = tokenizers.Tokenizer.from_str(backend.to_str())
     if not spaces_the_start and (cutter := copy.pre_tokenizer) is not None:
         state = cutter.__getstate__()
         cutter.__setstate__(state.replace(b'"prepend_scheme":"first"', b'"prepend_scheme":"never"'))
