@@ -165,6 +165,7 @@ class Scheduler:
         draining = isinstance(self._batcher, ContinuousBatcher) and self._batcher.draining
         slots = self.config.max_rows
         self._accounts.book(plan, outcome, now, times=times, slots=slots, switching=draining)
+        self._state.counters.output_tokens += len(outcome.tokens) - sum(plan.samples[row] for row in outcome.failures)
         events = self._batcher.apply(plan, outcome, times)
         self._state.step += times
         return self._land(events, now)
@@ -288,6 +289,8 @@ class Scheduler:
         expected = sum(plan.samples) * times
         if len(outcome.tokens) != expected:
             raise ContractError(f"step {plan.step} samples {expected} tokens; the outcome has {len(outcome.tokens)}.")
+        if not all(0 <= row < len(plan) for row in (*outcome.failures, *outcome.stops)):
+            raise ContractError(f"step {plan.step} has rows 0 to {len(plan) - 1}; the outcome speaks of another.")
         if times != 1:
             if outcome.failures or outcome.stops:
                 raise ContractError("a jump over several steps cannot carry failures or stops: commit that step alone.")

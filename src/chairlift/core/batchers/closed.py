@@ -72,7 +72,6 @@ class ClosedBatcher:
     def apply(self, plan: StepPlan, outcome: StepOutcome, times: int) -> StepEvents:
         self._forecast = None
         tokens = list(outcome.tokens)
-        self.state.counters.output_tokens += len(tokens) - len(outcome.failures)
         group = len(tokens) // times
         events = Release(self.state)
         for step in range(times):

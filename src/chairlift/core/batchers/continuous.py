@@ -158,7 +158,6 @@ class ContinuousBatcher:
                 ended += self._advance_rows(plan, outcome, range(singles, len(plan)), iter(outcome.tokens[singles:]))
         self.steps_since_prefill = 1 if self._prompts else self.steps_since_prefill + times
         ids, tokens = self._released(plan, outcome, times, ended)
-        self.state.counters.output_tokens += len(outcome.tokens) - len(outcome.failures)
         finished = tuple(self._finish(sequence, reason, message) for sequence, reason, message in ended)
         for sequence in self._prompts.sequences:
             if sequence.phase is not Phase.PREFILL:
