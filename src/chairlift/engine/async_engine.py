@@ -208,13 +208,21 @@ class AsyncEngine:
     def detach(self, observer: Observer) -> None:
         self.core.detach(observer)
 
-    async def close(self, *, drain: bool = False) -> None:
-        """Shut down and free the device.
+    def wake(self) -> None:
+        """Something was submitted to the core directly: look again. Any thread."""
+        self._thread.wake()
+
+    def stop(self, *, drain: bool = False) -> None:
+        """Shut down and free the device; returns when that is done. Stopping again does nothing.
 
         Args:
             drain: answer whoever is here first (nobody else is taken in); otherwise they end as cancelled.
         """
-        await asyncio.to_thread(self._thread.stop, drain=drain)
+        self._thread.stop(drain=drain)
+
+    async def close(self, *, drain: bool = False) -> None:
+        """stop(), while the event loop goes on, so that readers get their last pieces."""
+        await asyncio.to_thread(self.stop, drain=drain)
 
     def _courier(self) -> _Courier:
         loop = asyncio.get_running_loop()

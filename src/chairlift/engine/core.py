@@ -87,8 +87,8 @@ class EngineCore:
         self.tokenizer = tokenizer
         self._clock = clock
         self._runner = runner
-        self._sampler = sampler or BatchSampler()
-        self._pool = pool or BlockPool(capacity.num_blocks, capacity.block_size)
+        self._sampler = BatchSampler() if sampler is None else sampler
+        self._pool = BlockPool(capacity.num_blocks, capacity.block_size) if pool is None else pool
         self._scheduler = Scheduler(config, capacity, pool=self._pool, journal=journal)
         self._recorder = Recorder(runner.shape(), self._pool, observers)
         self._book = AnswerBook()
@@ -159,7 +159,7 @@ class EngineCore:
         stop_ids = params.stop_ids(self.tokenizer.special.end_ids)
         with self._lock:
             if self._closed is not None:
-                raise self._closed
+                raise type(self._closed)(str(self._closed))
             now = self._clock()
             request = Request(
                 request_id=request_id,
