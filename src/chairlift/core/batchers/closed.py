@@ -80,11 +80,13 @@ class ClosedBatcher:
         return events.done()
 
     def cancel(self, sequence: Sequence) -> StepEvents:
-        if sequence.phase is not Phase.ENDED:
+        # One that had ended was only held back: the cancellation finds its result, which leaves whole.
+        whole = sequence.phase is Phase.ENDED
+        if not whole:
             self.state.end(sequence, FinishReason.CANCELLED)
         self.state.free(sequence)
         events = Release(self.state)
-        events.leave(sequence, tokens=False)
+        events.leave(sequence, tokens=whole)
         self._end_if_over(events)
         return events.done()
 
