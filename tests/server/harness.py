@@ -7,7 +7,8 @@ import json
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any, Self
 
@@ -33,6 +34,14 @@ TEMPLATE = (
     "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
     "{% if add_generation_prompt %}assistant:{% endif %}"
 )
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    """Look again and again until it holds; give up after PATIENCE."""
+    pause, end = threading.Event(), time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "it never came to hold"
+        pause.wait(0.001)
 
 
 class GatedRunner(FakeRunner):
@@ -154,12 +163,12 @@ class LiveServer:
         )
 
     @contextlib.contextmanager
-    def raw(self, path: str, body: object) -> Iterator[socket.socket]:
-        """A request on a socket of its own, to be left at will; nothing is read."""
+    def raw(self, path: str, body: object, *, cut: int = 0) -> Iterator[socket.socket]:
+        """A request on a socket of its own, to be left at will; nothing is read. `cut` bytes of it are not sent."""
         data = json.dumps(body).encode()
-        head = f"POST {path} HTTP/1.1\r\nhost: test\r\ncontent-type: application/json\r\ncontent-length: {len(data)}\r\n\r\n"
+        head = f"POST {path} HTTP/1.1\r\nhost: test\r\ncontent-length: {len(data)}\r\n\r\n"
         with socket.create_connection(self._listener.getsockname()[:2], timeout=PATIENCE) as connection:
-            connection.sendall(head.encode() + data)
+            connection.sendall(head.encode() + data[: len(data) - cut])
             yield connection
 
     def _watch_abandon(self) -> None:
