@@ -1,4 +1,4 @@
-"""Who watches the engine, and the records they are shown."""
+"""The records the engine makes of itself, and who is shown them."""
 
 from __future__ import annotations
 
@@ -12,30 +12,14 @@ from chairlift.core.reasons import Decision
 from chairlift.core.request import Nanoseconds
 from chairlift.core.work import ModelShape, Work, work_of
 from chairlift.engine.book import AnswerBook
+from chairlift.records.observer import Observer
 from chairlift.records.schema import BatchRecord, DecisionRecord, Record, RequestRecord, StepRecord
+
+__all__ = ["Observer", "Recorder"]
 
 logger = logging.getLogger("chairlift.engine")
 
 _NO_WORK = Work(0, 0, 0, 0, 0)
-
-
-class Observer:
-    """Override what you want to see. Called on the engine's thread, between steps: be quick.
-
-    An observer that raises is logged and not called again; the engine goes on.
-    """
-
-    def on_step(self, record: StepRecord) -> None:
-        """A step was committed."""
-
-    def on_request(self, record: RequestRecord) -> None:
-        """A request's result left."""
-
-    def on_decision(self, record: DecisionRecord) -> None:
-        """The scheduler changed its mind about a request."""
-
-    def on_batch(self, record: BatchRecord) -> None:
-        """A closed batch has ended."""
 
 
 @dataclass(slots=True)
