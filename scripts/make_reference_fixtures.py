@@ -253,7 +253,7 @@ def make_tiny(folder: Path) -> None:
 
 
 def demo_prompts(encode: Callable[[str], list[int]], chat: Callable[[str], list[int]]) -> list[list[int]]:
-    """Twenty prompts of 1 to 400 tokens: raw text and chat."""
+    """Twenty prompts of 1 to 311 tokens: raw text and chat."""
     story = (
         "The valley had one road, one river and one cable car, and on winter mornings all three were silent. Then "
         "the engineer "

@@ -226,7 +226,7 @@ def _value(cursor: _Cursor, kind: int, key: str, depth: int) -> Any:
     else:
         smallest = 12
         read = lambda count: [_value(cursor, element, key, depth + 1) for _ in range(count)]  # noqa: E731
-    return read(cursor.count(cursor.left // smallest, f"the length of {key}"))
+    return read(cursor.count(max(0, cursor.left - 8) // smallest, f"the length of {key}"))
 
 
 def _tensor_infos(cursor: _Cursor, count: int) -> dict[str, TensorInfo]:

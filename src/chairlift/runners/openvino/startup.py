@@ -42,12 +42,13 @@ def check_context(limits: StepLimits, architecture: Architecture) -> None:
 
 def largest_step(limits: StepLimits) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Starts and counts of the most demanding step: all rows and tokens there may be, at the end of full contexts."""
-    length = limits.max_model_len
-    prompt_tokens = limits.max_tokens - limits.max_rows + 1
-    prompts = [length] * (prompt_tokens // length)
-    if rest := prompt_tokens % length:
-        prompts.append(rest)
-    counts = [1] * max(0, limits.max_rows - len(prompts)) + prompts
+    length, rows = limits.max_model_len, limits.max_rows
+    counts = [1] * rows
+    left = min(limits.max_tokens, rows * length) - rows
+    for row in reversed(range(rows)):
+        more = min(left, length - 1)
+        counts[row] += more
+        left -= more
     return tuple(length - count for count in counts), tuple(counts)
 
 
@@ -127,12 +128,12 @@ def size_pool(
     if size.num_blocks >= needed:
         return size
     largest = max(0, size.num_blocks) * BLOCK_SIZE
-    lower = f"Lower --max-model-len to {largest:,}, or " if largest else ""
+    lower = f" Lower --max-model-len to {largest:,}, or g" if largest else " G"
     raise OutOfDeviceMemory(
         f"--max-model-len {limits.max_model_len:,} needs {needed:,} KV blocks of {BLOCK_SIZE} "
         f"({format_bytes(block_bytes)} each), but {size.decided_by} leaves {max(0, size.num_blocks):,}: "
-        f"weights, runtime and activations take {format_bytes(taken)}. {lower}"
-        f"give {format_bytes(taken + (needed + 1) * block_bytes)} in all: raise --gpu-memory-utilization, "
+        f"weights, runtime and activations take {format_bytes(taken)}.{lower}ive "
+        f"{format_bytes(taken + (needed + 1) * block_bytes)} in all: raise --gpu-memory-utilization, "
         f"--kv-cache-memory or --num-kv-blocks, or lower --max-num-batched-tokens."
     )
 
