@@ -15,6 +15,8 @@
     │   ├── EngineUnhealthy        work is pending and cannot be scheduled
     │   └── EngineClosed           it was shut down
     ├── RecordError            a record on disk cannot be read or written
+    ├── DeviceModelError       a device model or its source cannot be used
+    │   └── OutsideValidRange      a step lies outside what the device model was made for
     └── ContractError          a caller broke the scheduler's contract
         ├── IntegrityError         the KV pool's books do not balance
         └── ReplayError            a journal does not lead where it led before
@@ -96,6 +98,14 @@ class EngineClosed(EngineError):
 
 class RecordError(ChairliftError):
     """A record on disk cannot be read or written."""
+
+
+class DeviceModelError(ChairliftError):
+    """A device model, a device sheet, a model's config or a table of measurements cannot be used."""
+
+
+class OutsideValidRange(DeviceModelError):
+    """A step has more tokens, rows or context than the device model was made for."""
 
 
 class ContractError(ChairliftError):
