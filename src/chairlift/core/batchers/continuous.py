@@ -127,7 +127,7 @@ class ContinuousBatcher:
         if self.state.config.effective_release == "token":
             for sequence in self.state.sequences.values():
                 sequence.released = sequence.output_length
-        return self.running(), StepEvents(preempted=tuple(sequence.request_id for sequence in self._preempted))
+        return self.running(), StepEvents(preempted=self._take_preempted())
 
     def plan(self, now: Nanoseconds) -> StepPlan | Wait:
         self._preempted_now = False
@@ -147,8 +147,7 @@ class ContinuousBatcher:
 
     def apply(self, plan: StepPlan, outcome: StepOutcome, times: int) -> StepEvents:
         singles = plan.single_token_rows
-        preempted = tuple(sequence.request_id for sequence in self._preempted)
-        self._preempted.clear()
+        preempted = self._take_preempted()
         if outcome.failures or outcome.stops:
             ended = self._advance_rows(plan, outcome, range(len(plan)), iter(outcome.tokens))
             self._decodes.advanced_one_by_one()
@@ -212,6 +211,12 @@ class ContinuousBatcher:
             self._prefilling.remove(victim)
         self._send_back(victim, numbers | {"for_number": beneficiary.number})
         self._preempted_now = True
+
+    def _take_preempted(self) -> tuple[str, ...]:
+        """Whom to tell of; who was cancelled since has left."""
+        taken = tuple(sequence.request_id for sequence in self._preempted if sequence.phase is not Phase.ENDED)
+        self._preempted.clear()
+        return taken
 
     def _send_back(self, sequence: Sequence, numbers: dict[str, int]) -> None:
         self.state.preempt(sequence)
