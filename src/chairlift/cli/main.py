@@ -16,6 +16,7 @@ from chairlift import __version__
 from chairlift.core.errors import ChairliftError, ConfigError
 
 COMMANDS = {
+    "demo": "one load under static, dynamic and continuous batching on a real model, as one table",
     "serve": "serve a model over HTTP as OpenAI's API does",
     "generate": "answer a file of requests offline, with progress; a second run resumes",
 }
