@@ -119,6 +119,7 @@ class LiveServer:
         self.service = Service(self.engine, model="fake", template=template, config=settings)
         self._listener = bind(settings)
         self._started = threading.Event()
+        self._signals = 0
         self.server = Server(self.service, self._started.set)
         self._thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self._listener]}, daemon=True)
         self.url = url(self._listener)
@@ -132,12 +133,13 @@ class LiveServer:
     def __exit__(self, *_: object) -> None:
         self.runner.open()
         self.http.close()
-        self.signal()
-        self.signal()
+        while self._signals < 2:
+            self.signal()
         self.join()
 
     def signal(self) -> None:
         """As if the process had been sent SIGTERM."""
+        self._signals += 1
         with contextlib.suppress(RuntimeError):  # the loop has ended already
             self.server.handle_exit(signal.SIGTERM, None)
 

@@ -112,13 +112,15 @@ def test_a_full_queue_is_a_rate_limit_error_with_the_numbers() -> None:
     config = SchedulerConfig(max_num_seqs=1, max_queued_requests=1)
     with LiveServer(config, runner=GatedRunner()) as server:
         body = {"prompt": "abc", "stream": True}
-        with server.raw("/v1/completions", body), server.raw("/v1/completions", body):
-            wait_until(lambda: (server.stats().usage.running, server.stats().usage.waiting) == (1, 1))
+        with server.raw("/v1/completions", body):
+            server.runner.await_step()
             with (
+                server.raw("/v1/completions", body),
                 openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client,
-                pytest.raises(openai.RateLimitError, match=r"1 requests wait already.*--max-queued-req") as caught,
             ):
-                client.completions.create(model="fake", prompt="Once")
+                wait_until(lambda: server.stats().usage.waiting)
+                with pytest.raises(openai.RateLimitError, match=r"1 requests wait already.*--max-queued-req") as caught:
+                    client.completions.create(model="fake", prompt="Once")
 
     assert int(caught.value.response.headers["retry-after"]) >= 1
 

@@ -94,6 +94,7 @@ def test_after_the_bound_or_a_second_signal_what_is_left_ends_with_an_error(*, s
             server.signal()
             if second_signal:
                 server.signal()
+            wait_until(lambda: server.engine._thread._stop)
             server.runner.allow()
             response.read()
         server.join()
@@ -104,15 +105,17 @@ def test_a_whole_answer_cut_short_is_a_503() -> None:
     """A client that does not stream learns of the shutdown by the status."""
     settings = ServerConfig(port=0, drain_timeout=0)
     with (
-        LiveServer(SchedulerConfig(policy="static", batch_size=2), settings) as server,
+        LiveServer(server=settings, runner=GatedRunner()) as server,
         server.raw("/v1/completions", {"prompt": "abc"}) as connection,
     ):
-        wait_until(lambda: server.stats().usage.waiting)
+        server.runner.await_step()
         server.signal()
+        wait_until(lambda: server.engine._thread._stop)
+        server.runner.allow()
         said = _read_all(connection)
 
     assert said.startswith(b"HTTP/1.1 503")
-    assert b"shut down after 0 tokens" in said
+    assert b"shut down after 1 tokens" in said
 
 
 def _read_all(connection: socket.socket) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from fastapi import APIRouter, Request
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 from starlette.responses import JSONResponse, Response
 
 from chairlift.core.config import SchedulerConfig
@@ -75,12 +75,13 @@ def _read_change(service: Service, body: bytes) -> tuple[Any, dict[str, Any]]:
     unknown = sorted(given.keys() - {field.name for field in dataclasses.fields(current)})
     if unknown:
         raise invalid(f"there is no setting {unknown[0]!r}; GET /admin/policy lists all.", unknown[0], "unknown_field")
-    typed = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    merged = {**_SETTINGS.dump_python(current, mode="json"), **given}
     try:
-        wanted = _SETTINGS.validate_python({**dataclasses.asdict(current), **typed}, strict=True)
+        wanted = _SETTINGS.validate_json(to_json(merged), strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        raise invalid(f"{first['loc'][0]}: {first['msg']}.", str(first["loc"][0]), "invalid_value") from error
+        field = str(first["loc"][0])
+        raise invalid(f"{field}: {first['msg']}.", field, "invalid_value") from error
     except ConfigError as error:
         raise invalid(str(error), code="wrong_setting") from error
     changes = {name: getattr(wanted, name) for name in given if name != "policy"}

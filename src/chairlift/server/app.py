@@ -42,7 +42,8 @@ def create_app(service: Service) -> FastAPI:
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         service.engine.start()
         service.ready = True
-        status = asyncio.create_task(StatusLines(service.engine, service.config.status_interval).run())
+        lines = StatusLines(service.engine, service.config.status_interval)
+        status = asyncio.create_task(lines.run(lambda: service.draining))
         try:
             yield
         finally:

@@ -1,8 +1,8 @@
 """Runs the application on uvicorn, and lets it go gracefully.
 
 On SIGTERM or Ctrl-C, in this order: new requests get 503 (the socket stays open for that); what is in progress goes on;
-when all is answered, or drain_timeout is over, or a second signal comes, what is left ends with an error, and the
-server closes its socket and ends.
+when all is answered, or drain_timeout is over, or a second signal comes, what is left ends with an error after the step
+in flight, and the server closes its socket and ends. A third signal ends the process where it stands.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import signal
 import socket
 from collections.abc import Callable
 from types import FrameType
@@ -25,6 +26,7 @@ logger = logging.getLogger("chairlift.server")
 
 _LOOK_EVERY = 0.05
 """Seconds between looks at whether a drain is over."""
+_PATIENT_SIGNALS = 2
 _LAST_WORDS = 5
 """Seconds that clients get to read the end of their answers."""
 
@@ -88,6 +90,7 @@ class Server(uvicorn.Server):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._drain: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
+        self._signals = 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn, and tell who waits for it."""
@@ -97,8 +100,12 @@ class Server(uvicorn.Server):
             self._on_start()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a signal handler's signature
-        """A signal: drain; a second one: hurry. Any thread."""
-        if self._loop is not None:
+        """A signal: drain; a second one: hurry; a third one: a device that hangs must not keep the process."""
+        self._signals += 1
+        if self._signals > _PATIENT_SIGNALS:
+            signal.signal(sig, signal.SIG_DFL)
+            signal.raise_signal(sig)
+        elif self._loop is not None:
             self._loop.call_soon_threadsafe(self._begin_drain)
         else:
             self.should_exit = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from chairlift.core.request import Nanoseconds
 from chairlift.engine.async_engine import AsyncEngine
@@ -30,9 +31,9 @@ class StatusLines:
         self._told: Nanoseconds = 0
         self._healthy = True
 
-    async def run(self) -> None:
-        """Until cancelled."""
-        while True:
+    async def run(self, ended: Callable[[], bool]) -> None:
+        """Until it has ended: a server on its way out is not unhealthy."""
+        while not ended():
             self.look(self._engine.core.now())
             await asyncio.sleep(_LOOK_EVERY)
 
