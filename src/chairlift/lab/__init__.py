@@ -1,0 +1,1 @@
+"""The lab: loads, measurements, comparisons and pictures, against any target."""
