@@ -25,8 +25,10 @@ from chairlift.engine.philox import uniforms
 from chairlift.runners.base import Sampled
 
 _BLOCK = 128
-_FIRST_CANDIDATES = 64
-_WIDEN = 8
+_CANDIDATES = 64
+"""Peaked distributions, which models have almost always, keep their nucleus within so many tokens."""
+_FEW = 512
+"""Up to here sorting all costs less than looking for whom to sort."""
 
 Logits = NDArray[np.float32]
 
@@ -142,35 +144,44 @@ def largest(values: Logits, count: int) -> NDArray[np.int64]:
 
 def nucleus(weights: Logits, mass: float) -> NDArray[np.int64]:
     """Ids, ascending, of the fewest largest weights whose sum is at least `mass` of the total; among equal weights the
-    lower ids come first. At least one.
+    lower ids come first. At least one. No weight is negative.
     """
     needed = mass * float(weights.sum(dtype=np.float64))
-    count, ids = _FIRST_CANDIDATES, np.arange(len(weights))
-    while count < len(weights):
-        head = _at_least(weights, count)
-        if float(weights[head].sum(dtype=np.float64)) >= needed:
-            ids = head
-            break
-        count *= _WIDEN
+    if len(weights) <= _FEW:
+        return np.sort(_head(weights, np.arange(len(weights)), needed))
+    ids = _at_least(weights, _CANDIDATES)
+    if float(weights[ids].sum(dtype=np.float64)) >= needed:
+        return np.sort(_head(weights, ids, needed))
+    # A flat distribution: bins by exponent and seven bits of the mantissa, which order floats that are not negative.
+    bins = weights.view(np.int32) >> 16
+    from_top = np.cumsum(np.bincount(bins, weights)[::-1])
+    place = min(int(np.searchsorted(from_top, needed)), len(from_top) - 1)
+    border = len(from_top) - 1 - place
+    missing = needed - (from_top[place - 1] if place else 0.0)
+    kept = bins > border
+    kept[_head(weights, np.flatnonzero(bins == border), missing)] = True
+    return np.flatnonzero(kept)
+
+
+def _head(weights: Logits, ids: NDArray[np.int64], needed: float) -> NDArray[np.int64]:
+    """The fewest of these (ascending) ids, largest weights first, that sum up to `needed`; at least one."""
     order = np.argsort(-weights[ids], kind="stable")
     cumulated = np.cumsum(weights[ids[order]], dtype=np.float64)
-    enough = int(np.searchsorted(cumulated, needed)) + 1
-    return np.sort(ids[order[:enough]])
+    return ids[order[: int(np.searchsorted(cumulated, needed)) + 1]]
 
 
 def pick(weights: Logits, number: float) -> int:
     """The place at which the cumulated weights pass `number` of their total. Places of weight 0 are never picked."""
     whole = len(weights) // _BLOCK * _BLOCK
-    sums = weights[:whole].reshape(-1, _BLOCK).sum(axis=1, dtype=np.float64)
-    tail = weights[whole:].sum(dtype=np.float64)
-    cumulated = np.cumsum(np.append(sums, tail))
+    sums = weights[:whole].reshape(-1, _BLOCK).sum(axis=1)
+    cumulated = np.cumsum(np.append(sums, weights[whole:].sum()), dtype=np.float64)
     target = number * cumulated[-1]
     block = min(int(np.searchsorted(cumulated, target, side="right")), len(sums))
     if block:
         target -= cumulated[block - 1]
     inside = np.cumsum(weights[block * _BLOCK : (block + 1) * _BLOCK], dtype=np.float64)
     place = int(np.searchsorted(inside, target, side="right"))
-    if place >= len(inside):  # rounding between the two sums: the last place with any weight
+    if place >= len(inside):  # rounding between the two sums: the last place so far with any weight
         place = int(np.flatnonzero(weights[: (block + 1) * _BLOCK])[-1]) - block * _BLOCK
     return block * _BLOCK + place
 
