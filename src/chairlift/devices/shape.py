@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from chairlift.core.plan import StepPlan
+from chairlift.core.plan import RowKind, StepPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,19 @@ class StepShape:
     """Rows with prompt tokens."""
     longest: int = 0
     """Positions of the longest row, this step's included."""
+    longest_decode: int = 0
+    """The same of the rows that grow when the step is repeated."""
 
     @staticmethod
     def of(plan: StepPlan) -> StepShape:
         """Count a plan. O(rows)."""
         singles = plan.single_token_rows
         context = sum(plan.starts[:singles]) + singles
-        longest = max(plan.starts[:singles], default=-1) + 1
+        dead = plan.token_counts.dead
+        longest = longest_decode = max(plan.starts[:singles], default=-1) + 1
+        if dead:
+            rows = zip(plan.kinds[:singles], plan.starts[:singles], strict=True)
+            longest_decode = max((start for kind, start in rows if kind is RowKind.DECODE), default=-1) + 1
         pairs = prompt_context = tokens = 0
         for start, count in zip(plan.starts[singles:], plan.counts[singles:], strict=True):
             tokens += count
@@ -49,17 +55,18 @@ class StepShape:
             rows=len(plan),
             logits=singles + (sum(plan.samples[singles:]) if prompts else 0),
             context=context,
-            growth=singles - plan.token_counts.dead,
+            growth=singles - dead,
             pairs=pairs,
             prompt_context=prompt_context,
             prompts=prompts,
             longest=longest,
+            longest_decode=longest_decode,
         )
 
     @staticmethod
     def decode(rows: int, context: int) -> StepShape:
         """`rows` decodes, each of which reads `context` positions, its own included."""
-        return StepShape(rows, rows, rows, context=rows * context, growth=rows, longest=context)
+        return StepShape(rows, rows, rows, context=rows * context, growth=rows, longest=context, longest_decode=context)
 
     @staticmethod
     def prefill(rows: int, tokens: int, *, start: int = 0, samples: bool = True) -> StepShape:
@@ -86,12 +93,16 @@ class StepShape:
             prompt_context=self.prompt_context + other.prompt_context,
             prompts=self.prompts + other.prompts,
             longest=max(self.longest, other.longest),
+            longest_decode=max(self.longest_decode, other.longest_decode),
         )
 
     def after(self, steps: int) -> StepShape:
         """The step that follows `steps` repeats of this one. Only meaningful without prompt rows. O(1)."""
-        grown = self.longest + steps if self.growth else self.longest
-        return replace(self, context=self.context + self.growth * steps, longest=grown)
+        if not self.growth:
+            return self
+        grown = self.longest_decode + steps
+        longest = max(self.longest, grown)
+        return replace(self, context=self.context + self.growth * steps, longest=longest, longest_decode=grown)
 
     def describe(self) -> str:
         """`8 decodes of 1,024` or `2 prompts, 512 tokens`: for messages."""
