@@ -35,7 +35,9 @@ class Counters:
     prefix_queries: int = 0
     """Prompt tokens looked up at first admission."""
     prefix_hits: int = 0
-    """Of these, found. What a preempted sequence finds of its own is never counted here (vLLM issue 25780)."""
+    """Of these, found; so prompt tokens less these is what prefill computes. A preempted sequence adds only what others
+    computed meanwhile beyond its own progress: what it finds of its own is never counted here (vLLM issue 25780).
+    """
     recompute_saved: int = 0
     """Tokens that a preempted sequence found again in the cache when it was resumed."""
     batches: int = 0
@@ -154,11 +156,11 @@ class SchedulerState:
         sequence.room = len(sequence.table) * size
         sequence.published = len(matched)
         sequence.computed = found = len(matched) * size
-        if sequence.preemptions:
-            self.counters.recompute_saved += found
-        else:
+        known = sequence.high_water
+        self.counters.recompute_saved += min(found, known)
+        self.counters.prefix_hits += max(0, min(found, sequence.prompt_length) - known)
+        if not sequence.preemptions:
             self.counters.prefix_queries += sequence.length
-            self.counters.prefix_hits += found
         return True
 
     def preempt(self, sequence: Sequence) -> None:
