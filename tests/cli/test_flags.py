@@ -10,6 +10,7 @@ from chairlift.core.config import SchedulerConfig
 from chairlift.core.errors import ConfigError
 from chairlift.core.request import Nanoseconds
 
+
 @dataclass(frozen=True)
 class Example:
     """Settings of every kind."""
@@ -98,7 +99,7 @@ def test_help_is_the_docstring_with_the_default() -> None:
 
     assert "--size SIZE Bytes of it. At 100% all." in text
     assert "--wait DURATION How long. (default: 50ms)" in text
-    assert "static batching (--policy static): --mode {slow,fast} which. (default: slow)" in text
+    assert "static batching (--policy static): --mode {slow,fast} Which. (default: slow)" in text
     assert "--enable-thing, --no-enable-thing Whether. (default: on)" in text
 
 

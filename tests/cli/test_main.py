@@ -40,7 +40,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ([], "usage: chairlift COMMAND"),
         (["serv"], "no command 'serv'; did you mean serve?"),
-        (["xyzzy"], "there are serve, generate"),
+        (["xyzzy"], "there are demo, serve, generate"),
         (["serve"], "MODEL"),
         (["serve", "m", "--max-num-sqs", "4"], "did you mean --max-num-seqs"),
         (["serve", "m", "--port", "many"], "--port is 'many'"),

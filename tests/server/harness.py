@@ -18,7 +18,7 @@ from chairlift.core.config import SchedulerConfig
 from chairlift.core.plan import StepOutcome, StepPlan
 from chairlift.engine.async_engine import AsyncEngine
 from chairlift.engine.core import EngineCore, EngineStats
-from chairlift.engine.observe import Observer
+from chairlift.records.observer import Observer
 from chairlift.records.schema import RequestRecord
 from chairlift.runners.fake import FakeRunner
 from chairlift.server.config import ServerConfig

@@ -433,7 +433,7 @@ def test_health_is_red_with_the_cause_when_nothing_can_be_scheduled(monkeypatch:
 def test_an_unexpected_fault_is_a_500_in_openais_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bug is not shown to the client, but named; the server goes on."""
     with LiveServer() as live:
-        monkeypatch.setattr(live.service, "model_name", lambda _name: 1 // 0)
+        monkeypatch.setattr(live.service.prompts, "model_name", lambda _name: 1 // 0)
         response = live.complete()
         monkeypatch.undo()
 

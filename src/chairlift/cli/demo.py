@@ -26,7 +26,6 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--json", default=None, metavar="FILE", help="write the figures there too (- for standard output)"
     )
-    parser.flags += ["--threads", "--slots", "--long", "--straggler", "--model", "--json"]
 
 
 def run(arguments: argparse.Namespace) -> int:

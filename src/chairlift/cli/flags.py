@@ -56,7 +56,7 @@ class Holder(Protocol):
 def add_flags(parser: Parser, config: type, title: str, *, without: Collection[str] = ()) -> None:
     """One flag for each field of a configuration dataclass, but for those in `without`."""
     docs = field_docs(config)
-    kinds = field_kinds(config)
+    kinds = field_kinds(config, without)
     groups: dict[str, Holder] = {}
     for field in dataclasses.fields(config):
         if field.name in without:
@@ -67,14 +67,14 @@ def add_flags(parser: Parser, config: type, title: str, *, without: Collection[s
             groups[heading] = parser.add_argument_group(heading)
         if heading != title:
             doc = doc.split(maxsplit=1)[1]
-        add_flag(parser, groups[heading], field.name, kinds[field.name], doc, _default(field))
+            doc = doc[0].upper() + doc[1:]
+        add_flag(groups[heading], field.name, kinds[field.name], doc, _default(field))
 
 
-def add_flag(parser: Parser, holder: Holder, name: str, kind: Kind | None, doc: str, default: object = None) -> None:
+def add_flag(holder: Holder, name: str, kind: Kind | None, doc: str, default: object = None) -> None:
     """One flag. Absent, it leaves no trace in the namespace.
 
     Args:
-        parser: whose flag it is.
         holder: the parser or a group of it.
         name: the field's name.
         kind: None for a switch.
@@ -88,10 +88,8 @@ def add_flag(parser: Parser, holder: Holder, name: str, kind: Kind | None, doc: 
         holder.add_argument(
             *names, dest=name, help=text, default=argparse.SUPPRESS, action=argparse.BooleanOptionalAction
         )
-        names += [f"--no-{name[2:]}" for name in names]
     else:
         holder.add_argument(*names, dest=name, help=text, default=argparse.SUPPRESS, action=ReadValue, kind=kind)
-    parser.flags += names
 
 
 def build(config: type[C], arguments: argparse.Namespace, **fixed: Any) -> C:
@@ -110,13 +108,14 @@ def field_docs(config: type) -> dict[str, str]:
     return {name: source.doc for name, source in _sources(config).items()}
 
 
-def field_kinds(config: type) -> dict[str, Kind | None]:
-    """How each field is read; None for a bool."""
+def field_kinds(config: type, without: Collection[str] = ()) -> dict[str, Kind | None]:
+    """How each field is read, but for those in `without`; None for a bool."""
     hints = get_type_hints(config)
     units = {name: source.unit for name, source in _sources(config).items()}
     return {
         field.name: units.get(field.name) or _kind(field.name, hints[field.name])
         for field in dataclasses.fields(config)
+        if field.name not in without
     }
 
 

@@ -17,8 +17,17 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, prog: str, description: str) -> None:
         super().__init__(prog=prog, description=description, allow_abbrev=False, formatter_class=_Formatter)
-        self.flags: list[str] = []
+
+    @property
+    def flags(self) -> list[str]:
         """All flags, for close matches."""
+        return [name for name in self._option_string_actions if name.startswith("--")]
+
+    def format_help(self) -> str:
+        """As argparse, but the usage line does not repeat every flag."""
+        arguments = [str(action.metavar or action.dest) for action in self._get_positional_actions()]
+        self.usage = " ".join([self.prog, *arguments, "[flags]"])
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         """Raises ConfigError with the message and where to read on."""
@@ -34,7 +43,7 @@ class Parser(argparse.ArgumentParser):
             if argument == "--":
                 break
             name = argument.partition("=")[0]
-            if argument.startswith("--") and name not in {*self.flags, "--help"}:
+            if argument.startswith("--") and name not in self.flags:
                 self._unknown(name)
         arguments, extra = self.parse_known_args(argv)
         if extra:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,12 +61,13 @@ class AnswerFormat(ABC):
         self._model = model
         self._created = created
 
-    def whole(self, outputs: Sequence[OutputDelta], usage: dict[str, Any]) -> bytes:
+    def whole(self, outputs: Sequence[OutputDelta], choices_per_prompt: int) -> dict[str, Any]:
         """The body of an answer that is not streamed; outputs are whole answers by choice."""
+        tally = Tally(choices_per_prompt, dict(enumerate(outputs)))
         choices = [
             {"index": index, **self._content(output.text), **_end(output)} for index, output in enumerate(outputs)
         ]
-        return encode({**self._head(self.kind), "choices": choices, "usage": usage})
+        return {**self._head(self.kind), "choices": choices, "usage": tally.usage()}
 
     def chunk(self, choice: int, delta: OutputDelta, *, first: bool, with_usage: bool) -> bytes:
         """One chunk of a stream.
@@ -130,24 +131,6 @@ class ChatFormat(AnswerFormat):
 
     def _delta(self, text: str, *, first: bool) -> dict[str, Any]:
         return {"delta": {"role": "assistant", "content": text} if first else {"content": text}}
-
-
-def joined(deltas: Iterable[OutputDelta]) -> OutputDelta:
-    """All deltas of one answer as one. There is at least one."""
-    first, *rest = deltas
-    text = "".join([first.text, *(delta.text for delta in rest)])
-    last = rest[-1] if rest else first
-    return OutputDelta(
-        request_id=last.request_id,
-        text=text,
-        token_ids=tuple(token for delta in (first, *rest) for token in delta.token_ids),
-        prompt_tokens=last.prompt_tokens,
-        cached_tokens=last.cached_tokens,
-        output_tokens=last.output_tokens,
-        finish_reason=last.finish_reason,
-        stop_reason=last.stop_reason,
-        error=last.error,
-    )
 
 
 def _end(delta: OutputDelta) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from chairlift.core.request import FinishReason, TokenId
 from chairlift.engine.async_engine import AsyncEngine, RequestStream
 from chairlift.engine.outputs import OutputDelta
-from chairlift.server.answers import AnswerFormat, Tally, encode, joined
+from chairlift.server.answers import AnswerFormat, Tally, encode
 from chairlift.server.connection import sse
 from chairlift.server.errors import ApiError
 from chairlift.server.protocol import GenerationBody
@@ -21,7 +21,7 @@ class Generation:
 
     def __init__(self, streams: Sequence[RequestStream], choices_per_prompt: int) -> None:
         self._streams = streams
-        self._tally = Tally(choices_per_prompt)
+        self._choices_per_prompt = choices_per_prompt
 
     @classmethod
     def submit(
@@ -65,22 +65,25 @@ class Generation:
         Raises:
             ApiError: the device failed on a choice, or the server shut down before the end.
         """
-        parts: list[list[OutputDelta]] = [[] for _ in self._streams]
+        answers: dict[int, OutputDelta] = {}
         async for choice, delta in self._deltas():
-            parts[choice].append(delta)
-        return form.whole([joined(part) for part in parts], self._tally.usage())
+            answers[choice] = answers[choice].joined(delta) if choice in answers else delta
+        outputs = [answers[choice] for choice in range(len(self._streams))]
+        return encode(form.whole(outputs, self._choices_per_prompt))
 
     async def events(self, form: AnswerFormat, *, include_usage: bool) -> AsyncIterator[bytes]:
         """The answer as server-sent events: chunks, usage if asked for, [DONE]. A failure is an event of its own."""
         begun: set[int] = set()
+        tally = Tally(self._choices_per_prompt)
         try:
             async for choice, delta in self._deltas():
+                tally.note(choice, delta)
                 if not delta.text and delta.finish_reason is None:
                     continue  # half a character, or what may become a stop string: nothing to show yet
                 yield sse(form.chunk(choice, delta, first=choice not in begun, with_usage=include_usage))
                 begun.add(choice)
             if include_usage:
-                yield sse(form.usage_chunk(self._tally.usage()))
+                yield sse(form.usage_chunk(tally.usage()))
         except ApiError as error:
             yield sse(encode(error.body()))
         yield _DONE
@@ -101,7 +104,6 @@ class Generation:
                         waiting[asyncio.ensure_future(anext(self._streams[choice]))] = choice
                     else:
                         _check_end(delta)
-                    self._tally.note(choice, delta)
                     yield choice, delta
         finally:
             for task in waiting:

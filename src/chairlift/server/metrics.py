@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from chairlift.core.request import FinishReason
 from chairlift.engine.core import EngineStats
-from chairlift.engine.observe import Observer
+from chairlift.records.observer import Observer
 from chairlift.records.schema import RequestRecord, StepRecord
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

@@ -7,7 +7,7 @@ from collections import deque
 
 from chairlift.core.reasons import Reason
 from chairlift.core.request import Nanoseconds
-from chairlift.engine.observe import Observer
+from chairlift.records.observer import Observer
 from chairlift.records.schema import DecisionRecord
 
 _SECOND = 10**9

@@ -32,21 +32,21 @@ def openai_routes(service: Service) -> APIRouter:
 
     @router.get("/models/{name:path}", response_model=None, summary="One model")
     async def model(name: str) -> Response:
-        return JSONResponse(_model(service, service.model_name(name)))
+        return JSONResponse(_model(service, service.prompts.model_name(name)))
 
     @router.post("/completions", response_model=None, openapi_extra=_body(CompletionBody), summary="Continue a text")
     async def completions(request: Request) -> Response:
         body = CompletionBody.read(await read_body(request.receive, service.config.max_body_size))
-        form = CompletionFormat(service.answer_id("cmpl"), service.model_name(body.model), int(time.time()))
+        form = CompletionFormat(service.answer_id("cmpl"), service.prompts.model_name(body.model), int(time.time()))
         prompts = await service.completion_prompts(body)
         return await _answer(service, request, body, form, prompts)
 
     @router.post("/chat/completions", response_model=None, openapi_extra=_body(ChatBody), summary="Answer in a chat")
     async def chat(request: Request) -> Response:
         body = ChatBody.read(await read_body(request.receive, service.config.max_body_size))
-        form = ChatFormat(service.answer_id("chatcmpl"), service.model_name(body.model), int(time.time()))
-        prompt = await service.chat_prompt(body)
-        return await _answer(service, request, body, form, [prompt])
+        form = ChatFormat(service.answer_id("chatcmpl"), service.prompts.model_name(body.model), int(time.time()))
+        prompts = await service.chat_prompts(body)
+        return await _answer(service, request, body, form, prompts)
 
     return router
 
