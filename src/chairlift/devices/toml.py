@@ -131,7 +131,7 @@ def render(sections: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
 
 
 def _key(key: str) -> str:
-    return key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else json.dumps(key)
+    return key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else _text(key)
 
 
 def _literal(value: Any) -> str:
@@ -142,10 +142,14 @@ def _literal(value: Any) -> str:
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, str):
-        # A JSON string is a TOML basic string, but for the one control character that JSON leaves bare.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        return _text(value)
     if isinstance(value, list | tuple):
         items = [_literal(item) for item in value]
         one_line = f"[{', '.join(items)}]"
         return one_line if len(one_line) < 100 else "[\n" + "".join(f"    {item},\n" for item in items) + "]"
     raise TypeError(f"no TOML for {type(value).__name__}")
+
+
+def _text(value: str) -> str:
+    """A JSON string is a TOML basic string, but for the one control character that JSON leaves bare."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
