@@ -1,8 +1,10 @@
+from pathlib import Path
+
 import pytest
 
 from chairlift.core.errors import DeviceModelError
 from chairlift.devices.file import parse_device_model, render_device_model
-from chairlift.devices.from_table import GroupFit, fit_group
+from chairlift.devices.from_table import GroupFit, fit_group, main
 from chairlift.devices.shape import StepShape
 from chairlift.devices.table import MeasuredGroup, MeasuredTable, read_table
 from chairlift.devices.valid import ValidRange
@@ -89,3 +91,14 @@ def test_too_few_experiments_are_refused(table: MeasuredTable) -> None:
 
     with pytest.raises(DeviceModelError, match="2 decode and 2 prefill steps are too few"):
         fit_group(small)
+
+
+def test_the_command_prints_findings_and_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is wrong with the table first, then one line for each group; a file that is not there is named."""
+    assert main([str(EXCERPT)]) == 0
+
+    out = capsys.readouterr().out
+    assert "3 rows repeat another one" in out
+    assert out.count("| llama2-70b on ") == 5
+    assert main([str(tmp_path / "gone.csv")]) == 2
+    assert "gone.csv" in capsys.readouterr().err

@@ -1,4 +1,8 @@
+from dataclasses import replace
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from chairlift.core.errors import ConfigError, OutsideValidRange
 from chairlift.devices.shape import StepShape
@@ -54,6 +58,18 @@ def test_with_a_warning_the_simulation_goes_on_and_counts() -> None:
     assert guard.warnings == (
         "positions of one sequence: up to 60, where dev/model holds to 50; such times are extrapolated.",
     )
+
+
+@given(
+    decode=st.tuples(st.integers(1, 4), st.integers(1, 60)),
+    dead=st.tuples(st.integers(0, 2), st.integers(1, 60)),
+    steps=st.integers(1, 30),
+)
+def test_a_run_is_judged_as_its_last_step_is(decode: tuple[int, int], dead: tuple[int, int], steps: int) -> None:
+    """Decodes grow, dead rows stay."""
+    shape = StepShape.decode(*decode).beside(replace(StepShape.decode(*dead), growth=0, longest_decode=0))
+
+    assert RANGE.excess(shape, steps) == RANGE.excess(shape.after(steps - 1))
 
 
 def test_another_choice_is_refused() -> None:

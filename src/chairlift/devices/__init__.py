@@ -1,56 +1,13 @@
-"""Device models: how long a step takes and how much memory there is, calibrated, fitted to a table, or analytic."""
+"""Device models: how long a step takes and how much memory there is.
 
-from chairlift.devices.analytic import analytic_model
-from chairlift.devices.file import load_device_model, parse_device_model, render_device_model, save_device_model
-from chairlift.devices.fit import Fit, fit_host, fit_step, tabulate
-from chairlift.devices.from_table import GroupFit, fit_group
-from chairlift.devices.memory import MemoryModel, MemoryPlan
-from chairlift.devices.model import DeviceModel, HostTerms, Provenance, StepTerms
-from chairlift.devices.registry import device_names, find_config, find_device_model, find_sheet, model_names
-from chairlift.devices.samples import Sample, TermError
-from chairlift.devices.shape import StepShape
-from chairlift.devices.sheet import DeviceSheet, Figure, cpu_sheet
-from chairlift.devices.table import Columns, MeasuredGroup, MeasuredTable, measured_table, read_table
-from chairlift.devices.transformer import TransformerConfig, load_config, parse_config
-from chairlift.devices.valid import RangeGuard, ValidRange
+    shape      what a step costs by, counted from a plan
+    model      how long it takes, exactly, one step or a run of them;  curve, valid, memory: its parts
+    file       a device model as readable TOML;  toml, quantities: beneath it
+    fit        coefficients from measured steps;  samples, nonnegative: beneath it
+    table      measured tables as others publish them;  from_table: device models of them
+    analytic   estimates from a model's sizes (transformer) and a device sheet (sheet)
+    registry   all of these by name or path
+    against_table   how far the estimates are from a measured table
 
-__all__ = [
-    "Columns",
-    "DeviceModel",
-    "DeviceSheet",
-    "Figure",
-    "Fit",
-    "GroupFit",
-    "HostTerms",
-    "MeasuredGroup",
-    "MeasuredTable",
-    "MemoryModel",
-    "MemoryPlan",
-    "Provenance",
-    "RangeGuard",
-    "Sample",
-    "StepShape",
-    "StepTerms",
-    "TermError",
-    "TransformerConfig",
-    "ValidRange",
-    "analytic_model",
-    "cpu_sheet",
-    "device_names",
-    "find_config",
-    "find_device_model",
-    "find_sheet",
-    "fit_group",
-    "fit_host",
-    "fit_step",
-    "load_config",
-    "load_device_model",
-    "measured_table",
-    "model_names",
-    "parse_config",
-    "parse_device_model",
-    "read_table",
-    "render_device_model",
-    "save_device_model",
-    "tabulate",
-]
+Only fitting needs numpy; whatever a simulation touches is standard library.
+"""

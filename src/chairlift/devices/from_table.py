@@ -3,19 +3,26 @@
 Each phase is fitted by the simplest line that has a reason (decode a + b x batch, prefill max(floor, slope x tokens)),
 for people to read; the device model is made of a fit of both phases together, as formula or as a table over tokens,
 whichever predicts better what it did not see.
+
+    python -m chairlift.devices.from_table perf_model.csv
+
+prints what is wrong with a table and how well each group is met.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from chairlift.core.errors import DeviceModelError
 from chairlift.devices.fit import Fit, fit_step, tabulate
 from chairlift.devices.memory import MemoryModel
 from chairlift.devices.model import DeviceModel, HostTerms, Provenance
 from chairlift.devices.samples import Sample
-from chairlift.devices.table import MeasuredGroup
+from chairlift.devices.table import MeasuredGroup, MeasuredTable, read_table
 from chairlift.devices.valid import ValidRange
 
 KIND = "fitted to a table"
@@ -98,3 +105,38 @@ def fit_group(group: MeasuredGroup) -> GroupFit:
 
 def _most(samples: Sequence[Sample], size: str) -> int:
     return max(1, *(int(getattr(sample.shape, size)) for sample in samples))
+
+
+def lines(table: MeasuredTable) -> Iterator[str]:
+    """Findings, and a table in Markdown: for each fit MAPE and leave-one-out MAPE."""
+    findings = [*table.findings, *(finding for group in table.groups.values() for finding in group.findings)]
+    yield from (f"- {finding}" for finding in findings)
+    yield ""
+    yield "| group | decode a + b x batch | prefill max(floor, slope x tokens) | both: formula | both: table |"
+    yield "|---|---|---|---|---|"
+    for group in table.groups.values():
+        fit = fit_group(group)
+        cells = (_cell(one) for one in (fit.decode, fit.prefill, fit.formula, fit.tabulated))
+        yield f"| {group.group} | {' | '.join(cells)} |"
+
+
+def _cell(fit: Fit) -> str:
+    error = fit.errors["all"]
+    return f"{error.mape:.1%} ({error.left_out:.1%})"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the fits; 0 when that worked, 2 when it could not run."""
+    parser = argparse.ArgumentParser(prog="python -m chairlift.devices.from_table", description=__doc__)
+    parser.add_argument("table", type=Path, help="CSV file with the columns of splitwise-sim's perf_model.csv")
+    try:
+        for line in lines(read_table(parser.parse_args(arguments).table)):
+            sys.stdout.write(line + "\n")
+    except DeviceModelError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

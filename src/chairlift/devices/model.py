@@ -14,6 +14,7 @@ those roundings, found without stepping.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -143,11 +144,21 @@ class DeviceModel:
         return self.device_time(shape, steps) + self.host_time(shape, steps)
 
     def steps_within(self, shape: StepShape, budget: Nanoseconds, most: int) -> int:
-        """The largest n <= most with time(shape, n) <= budget: 0 when not even one step fits. Bisects."""
-        low, high = 0, most
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if self.time(shape, middle) <= budget else (low, middle - 1)
+        """The largest n <= most with time(shape, n) <= budget: 0 when not even one step fits.
+
+        Guessed as if the steps grew evenly, which is nearly always right to one step; then looked for around the guess.
+        """
+        if most < 1 or self.time(shape) > budget:
+            return 0
+        low, high = 1, most + 1  # low fits; high does not, or is not allowed
+        guess, stride = self._guess_steps(shape, budget, most), 1
+        while high - low > 1:
+            at = min(max(guess, low + 1), high - 1)
+            if self.time(shape, at) <= budget:
+                low, guess = at, at + stride
+            else:
+                high, guess = at, at - stride
+            stride *= 2
         return low
 
     def ends(self, shape: StepShape, steps: int) -> Iterator[Nanoseconds]:
@@ -172,6 +183,14 @@ class DeviceModel:
             "communication": self._link(shape) // PER_NANOSECOND,
             "host": self.host_time(shape),
         }
+
+    def _guess_steps(self, shape: StepShape, budget: Nanoseconds, most: int) -> int:
+        """Solve n x first + growth x n (n - 1) / 2 = budget, with the mean growth over `most` steps."""
+        first = self.time(shape)
+        growth = (self.time(shape.after(most)) - first) / most
+        linear = first - growth / 2
+        root = linear * linear + 2 * growth * budget
+        return int(2 * budget / (linear + math.sqrt(root))) if root > 0 and linear > 0 else most
 
     def _context_curve(self) -> Curve:
         return self.step.context_table or Line(self.step.per_context)

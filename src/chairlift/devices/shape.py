@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from chairlift.core.plan import RowKind, StepPlan
 
@@ -101,8 +101,18 @@ class StepShape:
         if not self.growth:
             return self
         grown = self.longest_decode + steps
-        longest = max(self.longest, grown)
-        return replace(self, context=self.context + self.growth * steps, longest=longest, longest_decode=grown)
+        return StepShape(
+            self.tokens,
+            self.rows,
+            self.logits,
+            context=self.context + self.growth * steps,
+            growth=self.growth,
+            pairs=self.pairs,
+            prompt_context=self.prompt_context,
+            prompts=self.prompts,
+            longest=max(self.longest, grown),
+            longest_decode=grown,
+        )
 
     def describe(self) -> str:
         """`8 decodes of 1,024` or `2 prompts, 512 tokens`: for messages."""

@@ -26,19 +26,21 @@ class ValidRange:
 
     def excess(self, shape: StepShape, steps: int = 1) -> tuple[tuple[str, int, int], ...]:
         """(what, value, limit) of each limit that the step, or the last of `steps` repeats, exceeds."""
-        last = shape.after(steps - 1) if steps > 1 else shape
+        grown = steps - 1
+        context = shape.context + shape.growth * grown
+        longest = max(shape.longest, shape.longest_decode + grown) if shape.growth else shape.longest
         if (
-            last.tokens <= self.tokens
-            and last.rows <= self.rows
-            and last.longest <= self.context
-            and last.context <= self.total_context
+            shape.tokens <= self.tokens
+            and shape.rows <= self.rows
+            and longest <= self.context
+            and context <= self.total_context
         ):
             return ()
         sizes = (
-            ("tokens in a step", last.tokens, self.tokens),
-            ("rows in a step", last.rows, self.rows),
-            ("positions of one sequence", last.longest, self.context),
-            ("positions read by the decodes of a step", last.context, self.total_context),
+            ("tokens in a step", shape.tokens, self.tokens),
+            ("rows in a step", shape.rows, self.rows),
+            ("positions of one sequence", longest, self.context),
+            ("positions read by the decodes of a step", context, self.total_context),
         )
         return tuple(size for size in sizes if size[1] > size[2])
 
