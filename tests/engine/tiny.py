@@ -1,5 +1,6 @@
 """A tokenizer of bytes, runners without a model, and an inbox: what the engine's tests stand on."""
 
+import threading
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -104,6 +105,29 @@ class ScriptedRunner(FakeRunner):
         self._said[request_id] += 1
         answer = self._answers[request_id]
         return answer[place] if place < len(answer) else END
+
+
+class GatedRunner(FakeRunner):
+    """Steps happen only as allowed."""
+
+    def __init__(self, *, num_blocks: int = 64, block_size: int = 16) -> None:
+        super().__init__(num_blocks=num_blocks, block_size=block_size, vocabulary=128)
+        self._permits = threading.Semaphore(0)
+        self._open = threading.Event()
+
+    def execute(self, plan: StepPlan) -> StepOutcome:
+        if not self._open.is_set():
+            self._permits.acquire()
+        return super().execute(plan)
+
+    def allow(self, steps: int) -> None:
+        """Let so many more steps happen."""
+        self._permits.release(steps)
+
+    def open(self) -> None:
+        """Let all happen."""
+        self._open.set()
+        self._permits.release()
 
 
 class Inbox:

@@ -119,6 +119,11 @@ class EngineCore:
         """Whether any answer is in progress or undelivered."""
         return bool(self._book) or bool(self._outbox)
 
+    @property
+    def broken(self) -> bool:
+        """Whether the device broke down: no step will ever follow."""
+        return self._broken_since is not None
+
     def now(self) -> Nanoseconds:
         """The time on the engine's clock."""
         return self._clock()

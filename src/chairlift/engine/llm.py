@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
 from types import TracebackType
@@ -117,7 +117,7 @@ class LLM:
         prompts = [template.render(conversation, **template_options) for conversation in several]
         return self._run([_Tokenized(one.text, self.tokenizer.encode_prompt(one)) for one in prompts], params)
 
-    async def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> AsyncIterator[OutputDelta]:
+    async def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> AsyncGenerator[OutputDelta, None]:
         """One answer as it comes. Whoever stops reading cancels it.
 
         Raises:

@@ -230,6 +230,8 @@ class _Batch:
             if exhausted and not self._pending and not self._flying:
                 return
             wait = self._core.step()
+            if self._core.broken:  # whoever is lost by it is left for a later run
+                raise EngineUnhealthy(self._core.health().cause)
             if wait is not None and self._core.has_work:
                 if wait.reason is Reason.STALLED:
                     raise EngineUnhealthy(wait.detail)
