@@ -22,6 +22,9 @@ CHUNK = 256 * MIB
 RESERVE = 64 * MIB
 """Available memory below which touching stops: the rest of the system has to live."""
 
+MADV_POPULATE_WRITE = 23
+"""Linux 5.14 and later (madvise(2)): faults in a range in two thirds of the time that writing to each page takes."""
+
 WAY_OUT = "Lower --gpu-memory-utilization, --kv-cache-memory or --num-kv-blocks (or free memory) and start again."
 
 
@@ -59,29 +62,29 @@ class KVPool:
                 f"{format_bytes(RESERVE)} stay free. {WAY_OUT}"
             )
         try:
-            # Private, not Python's default of shared: only private anonymous memory gets huge pages by advice.
+            # Private, not Python's default of shared: its pages come nearly twice as fast.
             self._map = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except OSError as error:
             raise OutOfDeviceMemory(
                 f"the system refuses {format_bytes(size)} for the KV pool ({error}). {WAY_OUT}"
             ) from error
-        if hasattr(mmap, "MADV_HUGEPAGE"):
-            self._map.madvise(mmap.MADV_HUGEPAGE)
         memory = np.frombuffer(self._map, np.uint8)
-        _touch(memory, available)
+        _touch(self._map, memory, available)
         views = (memory[i * stride : i * stride + cache_bytes].view(element).reshape(shape) for i in range(2 * layers))
         names = (f"{role}_cache.{layer}" for layer in range(layers) for role in ("key", "value"))
         self.tensors = {name: ov.Tensor(view, shared_memory=True) for name, view in zip(names, views, strict=True)}
 
 
-def _touch(memory: NDArray[np.uint8], available: Callable[[], int]) -> None:
-    """Write to every page, so that it is really there; fresh pages hold zeros."""
+def _touch(mapped: mmap.mmap, memory: NDArray[np.uint8], available: Callable[[], int]) -> None:
+    """Have every page really there; fresh pages hold zeros."""
     for start in range(0, len(memory), CHUNK):
         chunk = memory[start : start + CHUNK]
         if len(chunk) + RESERVE > (left := available()):
             raise OutOfDeviceMemory(
-                f"memory ran short while the KV pool of {format_bytes(len(memory))} was taken: "
-                f"{format_bytes(start)} are there, "
-                f"{format_bytes(left)} are available for the rest. {WAY_OUT}"
+                f"memory ran short while the KV pool of {format_bytes(len(memory))} was taken: {format_bytes(start)} "
+                f"are there, {format_bytes(left)} are available for the rest. {WAY_OUT}"
             )
-        chunk[:: mmap.PAGESIZE] = 0
+        try:
+            mapped.madvise(MADV_POPULATE_WRITE, start, len(chunk))
+        except (OSError, ValueError):  # an older kernel, or another system
+            chunk[:: mmap.PAGESIZE] = 0
