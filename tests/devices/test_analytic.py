@@ -9,6 +9,7 @@ from chairlift.devices.analytic import analytic_model
 from chairlift.devices.registry import find_config, find_device_model, find_sheet
 from chairlift.devices.shape import StepShape
 from chairlift.devices.sheet import cpu_sheet
+from chairlift.devices.transformer import parse_config
 from tests.core.helpers import any_outcome, make_scheduler, request, submit
 
 MS = 1_000_000
@@ -138,3 +139,27 @@ def test_what_the_device_cannot_do_is_refused(weights: str, kv: str, parallel: i
     """Unknown precisions, and more devices than stand together."""
     with pytest.raises(DeviceModelError, match=message):
         analytic_model(find_config("mistral-7b"), find_sheet("h100"), tensor_parallel=parallel, weights=weights, kv=kv)
+
+
+def test_a_mixture_of_experts_slows_down_with_its_batch() -> None:
+    """Two tokens choose nearly twice as many experts as one; a dense model reads the same for both."""
+    config = parse_config(
+        {
+            "hidden_size": 2048,
+            "num_hidden_layers": 48,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 4,
+            "moe_intermediate_size": 768,
+            "num_experts": 128,
+            "num_experts_per_tok": 8,
+            "vocab_size": 151_936,
+        },
+        name="mixture",
+    )
+    model = analytic_model(config, find_sheet("h100"))
+    assert model.step.tokens_table is not None
+
+    one, two, many = (model.parts(StepShape.decode(rows, 1))["matrix products"] for rows in (1, 2, 256))
+    assert 1.2 < two / one < 1.8
+    assert many == pytest.approx(model.step.floor / 10**6, rel=0.01), "at 256 tokens nearly every expert is read"
+    assert model.time(StepShape.prefill(1, 8192)) > model.time(StepShape.decode(256, 1))

@@ -44,6 +44,61 @@ def test_a_built_in_model_has_as_many_parameters_as_its_card_says(name: str) -> 
     assert find_config(name).parameters == published_parameters(name)
 
 
+MIXTRAL: dict[str, Any] = {
+    "model_type": "mixtral",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+    "vocab_size": 32000,
+    "tie_word_embeddings": False,
+}
+QWEN3_30B: dict[str, Any] = {
+    "model_type": "qwen3_moe",
+    "hidden_size": 2048,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 768,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+    "vocab_size": 151936,
+    "tie_word_embeddings": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "parameters", "active"),
+    [(MIXTRAL, 46_702_792_704, 12.9e9), (QWEN3_30B, 30_532_122_624, 3.3e9)],
+)
+def test_a_mixture_of_experts_has_all_of_them_and_multiplies_with_few(
+    config: dict[str, Any], parameters: int, active: float
+) -> None:
+    """Mixtral 8x7B and Qwen3 30B-A3B: their cards' totals, and as many active parameters as was announced."""
+    mixture = parse_config(config, name="mixture")
+
+    assert mixture.parameters == parameters
+    assert mixture.active_weights + 2 * mixture.head_weights == pytest.approx(active, rel=0.02)
+
+
+def test_a_step_reads_the_experts_that_its_tokens_choose() -> None:
+    """One token reads what it is multiplied with; thousands read everything; never less for more."""
+    mixture = parse_config(QWEN3_30B, name="mixture")
+    read = [mixture.read_weights(1 << i) for i in range(14)]
+
+    assert read[0] == pytest.approx(mixture.active_weights)
+    assert read[-1] == pytest.approx(mixture.layer_matrix_weights)
+    assert read == sorted(read)
+    assert find_config("qwen3-8b").read_weights(1) == find_config("qwen3-8b").layer_matrix_weights
+
+
 @pytest.mark.parametrize(("config", "parameters"), [(GPT2, 124_439_808), (OPT, 125_239_296)])
 def test_older_families_are_counted_by_their_own_names_and_parts(config: dict[str, Any], parameters: int) -> None:
     """GPT-2 and OPT-125M: other keys, two matrices in the feed-forward, biases, learned positions, a tied head."""
@@ -98,7 +153,9 @@ def test_a_config_is_read_from_a_file_or_a_models_directory(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        ({"num_local_experts": 8}, "a mixture of experts"),
+        ({"num_experts": 8, "num_experts_per_tok": 2, "decoder_sparse_step": 2}, "only some layers have experts"),
+        ({"num_experts": 8}, "num_experts_per_tok is None"),
+        ({"num_experts": "eight"}, "number of experts is 'eight'"),
         ({"n_routed_experts": 64}, "a mixture of experts"),
         ({"kv_lora_rank": 512}, "latent attention"),
         ({"hidden_size": None}, "hidden_size is None"),

@@ -9,6 +9,7 @@ and multiplies 1/P of the weights, and two all-reduces a layer join the parts:
     per_context = KV bytes of a position / P / (bandwidth x efficiency)
     per_pair    = 4 x layers x heads x head_dim / P / (FLOP/s x attention efficiency)
     per_sequence= 2 x hidden x vocabulary / P / (FLOP/s x efficiency)
+    (with experts: a table over tokens, since more tokens choose, and a step reads, more of them)
     link_fixed  = 2 x layers x link latency
     link_per_token = 2 x layers x hidden x bytes x 2 (P - 1) / P / (link bandwidth x efficiency)     (ring all-reduce)
 """
@@ -18,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chairlift.core.errors import DeviceModelError
+from chairlift.devices.curve import Table
 from chairlift.devices.memory import MemoryModel
 from chairlift.devices.model import DeviceModel, HostTerms, Provenance, StepTerms
 from chairlift.devices.quantities import femtoseconds
@@ -111,6 +113,7 @@ def _check_parallel(config: TransformerConfig, sheet: DeviceSheet, parallel: int
 def _step(setting: _Setting) -> StepTerms:
     config, sheet, parallel = setting.config, setting.sheet, setting.parallel
     overhead = femtoseconds(config.num_layers * sheet["layer_overhead"])
+    launch = femtoseconds(config.num_layers * sheet["layer_launch"])
     layer_bytes = float(config.layer_matrix_weights * setting.weights.bytes_per_weight)
     head_bytes = config.head_weights * setting.weights.plain_bytes
     kv_read = setting.reading(_kv_bytes(setting) * parallel)
@@ -121,13 +124,13 @@ def _step(setting: _Setting) -> StepTerms:
         link_fixed = femtoseconds(collectives * sheet["link_latency"])
         sent = collectives * config.hidden_size * setting.weights.plain_bytes * 2 * (parallel - 1) / parallel
         link_token = femtoseconds(sent / (sheet["link_bandwidth"] * sheet["link_efficiency"]))
+    floor = max(setting.reading(layer_bytes + head_bytes) + overhead, launch)
+    per_token = setting.computing(2.0 * config.active_weights)
     return StepTerms(
-        floor=max(
-            setting.reading(layer_bytes + head_bytes) + overhead,
-            femtoseconds(config.num_layers * sheet["layer_launch"]),
-        ),
+        floor=floor,
         fixed=overhead,
-        per_token=setting.computing(2.0 * config.layer_matrix_weights),
+        per_token=per_token,
+        tokens_table=_experts_table(setting, head_bytes, overhead, launch) if config.experts else None,
         # A decode reads its context once for all heads of a group; multiplying binds only where they are many.
         per_context=max(kv_read, setting.computing(pair)),
         per_pair=setting.computing(pair, "attention_efficiency"),
@@ -136,6 +139,18 @@ def _step(setting: _Setting) -> StepTerms:
         link_fixed=link_fixed,
         link_per_token=link_token,
     )
+
+
+def _experts_table(setting: _Setting, head_bytes: int, overhead: int, launch: int) -> Table:
+    """The maximum of reading and computing at every power of two tokens: the more tokens, the more experts are read."""
+    config = setting.config
+    sizes = [1 << i for i in range(_MOST_TOKENS.bit_length())]
+    times = []
+    for tokens in sizes:
+        read = config.read_weights(tokens) * float(setting.weights.bytes_per_weight) + head_bytes
+        computing = setting.computing(2.0 * config.active_weights * tokens)
+        times.append(max(setting.reading(read) + overhead, computing + overhead, launch))
+    return Table(tuple(sizes), tuple(times))
 
 
 def _kv_bytes(setting: _Setting) -> int:

@@ -1,7 +1,7 @@
 """A decoder-only transformer's sizes from its config.json, as Hugging Face writes it: parameters, bytes, KV per token.
 
-Counted are the families that are rows of equal layers: attention (grouped or not) and one feed-forward, gated or not.
-Mixtures of experts, latent attention and state-space layers cost by other rules and are refused by name.
+Counted are the families that are rows of equal layers: attention (grouped or not) and a feed-forward, gated or not, one
+or a choice among experts. Latent attention, state-space layers and layers that differ are refused by name.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _TIED_BY_DEFAULT: Final = frozenset({"gpt2", "gpt_neo", "bloom", "opt", "falcon"
 _LEARNED_POSITIONS: Final = {"gpt2": 0, "opt": 2}
 """Families with a table of position embeddings -> rows it has beyond max_position_embeddings."""
 _REFUSED: Final = {
-    "num_local_experts": "a mixture of experts",
-    "num_experts": "a mixture of experts",
-    "n_routed_experts": "a mixture of experts",
+    "n_routed_experts": "a mixture of experts with other kinds of layers between",
+    "mlp_only_layers": "a mixture of experts with other kinds of layers between",
     "kv_lora_rank": "latent attention",
     "ssm_state_size": "state-space layers",
     "state_size": "state-space layers",
     "is_encoder_decoder": "an encoder beside the decoder",
 }
+_MEASURE: Final = "The analytic device model does not cover that; measure it instead: chairlift calibrate."
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,11 @@ class TransformerConfig:
     """A norm over each head's queries and keys (Qwen3)."""
     position_rows: int = 0
     """Rows of a learned table of positions."""
+    experts: int = 0
+    """In each layer; 0: one feed-forward that every token goes through."""
+    experts_per_token: int = 0
+    shared_intermediate_size: int = 0
+    """Width of what every token goes through beside its experts."""
 
     @property
     def attention_weights(self) -> int:
@@ -103,13 +108,35 @@ class TransformerConfig:
 
     @property
     def feed_forward_weights(self) -> int:
-        """Of one layer: up and down, and gate where there is one."""
+        """Of one layer, or of one of its experts: up and down, and gate where there is one."""
         return (3 if self.gated else 2) * self.hidden_size * self.intermediate_size
 
     @property
     def layer_matrix_weights(self) -> int:
-        """Matrices of all layers: what every step multiplies with and reads."""
-        return self.num_layers * (self.attention_weights + self.feed_forward_weights)
+        """Matrices of all layers."""
+        return round(self._layer_weights(max(1, self.experts)))
+
+    @property
+    def active_weights(self) -> int:
+        """Those of them that one token is multiplied with."""
+        return round(self._layer_weights(self.experts_per_token if self.experts else 1))
+
+    def read_weights(self, tokens: int) -> float:
+        """Those of them that a step of so many tokens reads: all, but for experts that no token chose.
+
+        Each token chooses k of E experts evenly and by itself: E (1 - (1 - k / E)^tokens) are chosen on average.
+        """
+        if not self.experts:
+            return float(self.layer_matrix_weights)
+        missed = (1 - self.experts_per_token / self.experts) ** tokens
+        return self._layer_weights(self.experts * (1 - missed))
+
+    def _layer_weights(self, experts: float) -> float:
+        """Matrices of all layers with so many experts in each: the router and what is shared are always there."""
+        shared = (3 if self.gated else 2) * self.hidden_size * self.shared_intermediate_size
+        # A shared expert has a gate of its own (Qwen2-MoE).
+        router = self.hidden_size * (self.experts + (1 if self.shared_intermediate_size else 0))
+        return self.num_layers * (self.attention_weights + shared + router + experts * self.feed_forward_weights)
 
     @property
     def head_weights(self) -> int:
@@ -144,14 +171,19 @@ class TransformerConfig:
         return 2 * self.num_layers * self.num_kv_heads * self.head_dim * kv_element_bytes
 
     def shape(self, weights: WeightFormat, kv_element_bytes: int) -> ModelShape:
-        """For counting work. An ungated feed-forward is given as a gated one of two thirds the width: equal work."""
+        """For counting work. An ungated feed-forward is given as a gated one of two thirds the width, experts as one as
+        wide as those that a token chooses: equal work. The bytes of experts are counted as if all were read.
+        """
+        width = self.intermediate_size if self.gated else self.intermediate_size * 2 // 3
+        if self.experts:
+            width = width * self.experts_per_token + self.shared_intermediate_size
         return ModelShape(
             num_layers=self.num_layers,
             hidden_size=self.hidden_size,
             num_heads=self.num_heads,
             num_kv_heads=self.num_kv_heads,
             head_dim=self.head_dim,
-            intermediate_size=self.intermediate_size if self.gated else self.intermediate_size * 2 // 3,
+            intermediate_size=width,
             vocab_size=self.vocab_size,
             layer_weight_bytes=int(self.layer_matrix_weights * weights.bytes_per_weight),
             head_weight_bytes=self.head_weights * weights.plain_bytes,
@@ -186,14 +218,13 @@ def parse_config(config: Mapping[str, Any], *, name: str, source: str = "config.
     if not isinstance(inner, Mapping):
         raise DeviceModelError(f"{source}: text_config is no object.")
     for key, what in _REFUSED.items():
-        if inner.get(key) not in (None, 0, 1, False):
-            raise DeviceModelError(
-                f"{source} describes {what} ({key} = {inner[key]}), which the analytic device model does not cover. "
-                "Measure it instead: chairlift calibrate."
-            )
+        if inner.get(key) not in (None, 0, 1, False, []):
+            raise DeviceModelError(f"{source} describes {what} ({key} = {inner[key]}). {_MEASURE}")
     family = str(inner.get("model_type", ""))
     hidden, heads = _size(inner, "hidden_size", source), _size(inner, "num_attention_heads", source)
     positions = _size(inner, "max_position_embeddings", source, 2048)
+    experts = _experts(inner, source)
+    wide = "moe_intermediate_size" if experts and inner.get("moe_intermediate_size") else "intermediate_size"
     return TransformerConfig(
         name=name,
         family=family,
@@ -202,16 +233,32 @@ def parse_config(config: Mapping[str, Any], *, name: str, source: str = "config.
         num_heads=heads,
         num_kv_heads=1 if inner.get("multi_query") else _size(inner, "num_key_value_heads", source, heads),
         head_dim=_size(inner, "head_dim", source, hidden // heads),
-        intermediate_size=_size(inner, "intermediate_size", source, 4 * hidden),
+        intermediate_size=_size(inner, wide, source, 4 * hidden),
         vocab_size=_size(inner, "vocab_size", source),
         context_length=positions,
         tied=bool(inner.get("tie_word_embeddings", config.get("tie_word_embeddings", family in _TIED_BY_DEFAULT))),
         gated=family not in _UNGATED,
         qkv_bias=bool(inner.get("attention_bias", inner.get("use_qkv_bias", family == "qwen2"))),
         every_bias=family in _BIASED,
-        qk_norm=family == "qwen3",
+        qk_norm=family in ("qwen3", "qwen3_moe"),
         position_rows=positions + _LEARNED_POSITIONS[family] if family in _LEARNED_POSITIONS else 0,
+        experts=experts,
+        experts_per_token=_size(inner, "num_experts_per_tok", source) if experts else 0,
+        shared_intermediate_size=int(inner.get("shared_expert_intermediate_size") or 0) if experts else 0,
     )
+
+
+def _experts(config: Mapping[str, Any], source: str) -> int:
+    """Experts in a layer; 0 where there is no choice. Refuses models in which only some layers have them."""
+    found = config.get("num_local_experts") or config.get("num_experts") or 0
+    if found in (0, 1):
+        return 0
+    for key in ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_freq"):
+        if config.get(key) not in (None, 1):
+            raise DeviceModelError(f"{source}: only some layers have experts ({key} = {config[key]}). {_MEASURE}")
+    if not isinstance(found, int) or found < 1:
+        raise DeviceModelError(f"{source}: the number of experts is {found!r}; it must be a positive whole number.")
+    return found
 
 
 def _size(config: Mapping[str, Any], key: str, source: str, default: int | None = None) -> int:
