@@ -4,28 +4,26 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
+__all__ = ["LLM", "OutputDelta", "RequestOutput", "SamplingParams", "__version__"]
+
 if TYPE_CHECKING:
     from chairlift.engine.llm import LLM
     from chairlift.engine.outputs import OutputDelta, RequestOutput
     from chairlift.engine.params import SamplingParams
+else:
+    _HOMES = {
+        "LLM": "chairlift.engine.llm",
+        "OutputDelta": "chairlift.engine.outputs",
+        "RequestOutput": "chairlift.engine.outputs",
+        "SamplingParams": "chairlift.engine.params",
+    }
 
-__all__ = ["LLM", "OutputDelta", "RequestOutput", "SamplingParams", "__version__"]
+    def __getattr__(name: str) -> object:
+        """Load the engine when somebody asks for it: `import chairlift` alone loads nothing, so that the command line
+        answers at once and the scheduler stays pure.
+        """
+        if name not in _HOMES:
+            raise AttributeError(f"module 'chairlift' has no attribute {name!r}")
+        from importlib import import_module  # noqa: PLC0415
 
-_HOMES = {
-    "LLM": "chairlift.engine.llm",
-    "OutputDelta": "chairlift.engine.outputs",
-    "RequestOutput": "chairlift.engine.outputs",
-    "SamplingParams": "chairlift.engine.params",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Load the engine when somebody asks for it: `import chairlift` alone loads nothing, so that the command line
-    answers at once and the scheduler stays pure.
-    """
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'chairlift' has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415
-
-    return getattr(import_module(home), name)
+        return getattr(import_module(_HOMES[name]), name)
