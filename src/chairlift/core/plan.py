@@ -30,7 +30,7 @@ class RowKind(IntEnum):
     DECODE = 0
     """The newest token of a running answer."""
     DEAD = 1
-    """A finished or cancelled member of a closed batch: its last position, computed again for nothing."""
+    """A finished or cancelled member of a closed batch: its last token, computed over and over for nothing."""
     PREFILL = 2
     """A prompt, or a chunk of one."""
     RECOMPUTE = 3

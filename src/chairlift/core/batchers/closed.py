@@ -1,9 +1,9 @@
 """Carries out the closed policies, static and dynamic: a batch forms, runs in lockstep, and ends.
 
 Prompts are padded to the longest and computed together (in equal chunks when they exceed a step's token budget), then
-every row decodes until the last member has ended. An ended member's row stays in every step and recomputes its last
-position, because that is what a closed batch costs; it needs no new block. A cancelled or failed member's blocks are
-freed at once, and its row goes on on the scratch block.
+every row decodes until the last member has ended. An ended member's row stays in every step and computes its last token
+over and over, because that is what a closed batch costs; its reservation has room for it. A cancelled or failed
+member's blocks are freed at once, and its row goes on on the scratch block.
 """
 
 from __future__ import annotations
@@ -153,11 +153,11 @@ class ClosedBatcher:
         sequence = member.sequence
         if member.on_scratch:
             rows.add_single(sequence, RowKind.DEAD, 0, PAD, self._scratch)
-        elif sequence.phase is Phase.ENDED:
-            last = sequence.computed - 1
-            rows.add_single(sequence, RowKind.DEAD, last, sequence.tokens[last], sequence.table)
         else:
-            rows.add_single(sequence, RowKind.DECODE, sequence.computed, sequence.tokens[-1], sequence.table)
+            # A dead row's last token was never computed while it mattered: nobody else reads that position, so that a
+            # step which fails half-way cannot spoil what the prefix cache knows.
+            kind = RowKind.DEAD if sequence.phase is Phase.ENDED else RowKind.DECODE
+            rows.add_single(sequence, kind, sequence.computed, sequence.tokens[-1], sequence.table)
 
     # moving on
 
