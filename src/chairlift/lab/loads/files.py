@@ -92,7 +92,7 @@ def _toml(table: Mapping[str, Any], path: tuple[str, ...]) -> list[str]:
 
 
 def _key(key: str) -> str:
-    return key if _BARE_KEY.fullmatch(key) else json.dumps(key)
+    return key if _BARE_KEY.fullmatch(key) else _value(key)
 
 
 def _value(value: Any) -> str:

@@ -67,13 +67,13 @@ class LogNormalLength:
     def __post_init__(self) -> None:
         given = [name for name in ("median", "sigma", "mean", "cv") if getattr(self, name) is not None]
         if given not in (["median", "sigma"], ["mean", "cv"]):
-            got = (
-                f"{' and '.join(given)} do" if len(given) > 1 else f"{given[0]} alone does" if given else "nothing does"
-            )
-            raise ConfigError(f"median: a lognormal takes median and sigma, or mean and cv; {got} not say which it is.")
+            got = " and ".join(given) or "neither"
+            raise ConfigError(f"median: a lognormal takes median and sigma, or mean and cv, and no more; given: {got}.")
         for name in given:
-            if (value := getattr(self, name)) < 0 or (value == 0 and name in {"median", "mean"}):
-                raise ConfigError(f"{name} is {value}; it must be positive.")
+            if (value := getattr(self, name)) < 0:
+                raise ConfigError(f"{name} is {value:g}; it must not be negative.")
+            if value == 0 and name in {"median", "mean"}:
+                raise ConfigError(f"{name} is 0; it must be positive.")
         _check_range(self.min, self.max)
 
     def length(self, uniform: float, index: int) -> int:  # noqa: ARG002 - the distributions are called alike

@@ -215,8 +215,8 @@ def _check_lengths(load: Load) -> None:
             raise ConfigError(f"{name} and lengths both say how long requests are; leave one out.")
         without = [key for key, kind in load.classes.items() if getattr(kind, name) is None]
         if not given and load.lengths is None and (without or not load.classes):
-            who = f"the class {without[0]} has none of its own, and" if without else ""
-            raise ConfigError(f"{name} is missing: {who} a load says how long it is, such as {name} = 128.")
+            who = f"the class {without[0]} has none of its own, and " if without else ""
+            raise ConfigError(f"{name} is missing: {who}a load says how long it is, such as {name} = 128.")
     whole = isinstance(load.lengths, TranscriptLengths) and load.lengths.turns == "all"
     if whole and load.sessions is not None and load.sessions.turns != Sessions().turns:
         raise ConfigError("sessions.turns does not go with lengths.turns = all; the chats have their own.")

@@ -6,6 +6,7 @@ Replayed as they are, rounded times make a burst of every tick, which no user ev
 from __future__ import annotations
 
 import itertools
+import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,24 +39,16 @@ class Ticks:
 
 
 def find_ticks(times: Sequence[Nanoseconds]) -> Ticks | None:
-    """Whether times (ascending) are rounded: some are equal, and all gaps but 1% are whole multiples of one tick.
+    """Whether times (ascending) are rounded: some are equal, and the gaps between the others are multiples of a tick.
 
-    The tick is sought near the smallest gap and refined by the mean over all that fit. None: they are not, or there
-    are fewer than three different ones to tell by.
+    None: they are not, or there are fewer than three different ones to tell by.
     """
     distinct = sorted(set(times))
     gaps = [after - before for before, after in itertools.pairwise(distinct)]
     if len(distinct) == len(times) or len(gaps) < 2:
         return None
-    smallest = sorted(gaps)[len(gaps) // 100]
-    if smallest < LEAST_TICK:
-        return None
-    single = [gap for gap in gaps if gap < 1.5 * smallest]
-    tick = sum(single) / len(single)
-    fitting = sum(abs(gap / tick - round(gap / tick)) <= _TOLERANCE * max(1, round(gap / tick)) for gap in gaps)
-    if fitting < 0.99 * len(gaps):
-        return None
-    return Ticks(_rounded(tick), len(distinct), len(times))
+    tick = _drifting(gaps) or math.gcd(*gaps)
+    return Ticks(tick, len(distinct), len(times)) if tick >= LEAST_TICK else None
 
 
 def spread(times: Sequence[Nanoseconds], ticks: Ticks, draws: Draws) -> array[int]:
@@ -75,6 +68,15 @@ def spread(times: Sequence[Nanoseconds], ticks: Ticks, draws: Draws) -> array[in
             moved[row] = times[begin] + int(share * room)
         begin = end
     return moved
+
+
+def _drifting(gaps: list[Nanoseconds]) -> Nanoseconds | None:
+    """The tick near the smallest gap, if all gaps but 1% are multiples of it within the tolerance."""
+    smallest = sorted(gaps)[len(gaps) // 100]
+    single = [gap for gap in gaps if gap < 1.5 * smallest]
+    tick = sum(single) / len(single)
+    fitting = sum(abs(gap / tick - round(gap / tick)) <= _TOLERANCE * max(1, round(gap / tick)) for gap in gaps)
+    return _rounded(tick) if fitting >= 0.99 * len(gaps) else None
 
 
 def _rounded(tick: float) -> Nanoseconds:
