@@ -25,7 +25,8 @@ from chairlift.engine.params import SamplingParams
 _AHEAD = 1024
 """Most requests handed to the scheduler before earlier ones have ended, where max_queued_requests sets no limit."""
 
-_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+"""ASCII: an id may hold what no UTF-8 can."""
 
 
 @dataclass(frozen=True, slots=True)

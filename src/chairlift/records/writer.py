@@ -24,7 +24,8 @@ from chairlift.records.reader import lines_of
 from chairlift.records.rows import KINDS, arrow_schema, from_row, to_row
 from chairlift.records.schema import BatchRecord, DecisionRecord, Record, RequestRecord, StepRecord
 
-_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+"""ASCII: whatever a text holds, a line is one line."""
 _CHUNK = 65_536
 """Rows turned into columns at a time."""
 
