@@ -86,3 +86,11 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     """A folder that does not exist."""
     with pytest.raises(DeviceModelError, match="cannot be written"):
         save_device_model(device_model(), tmp_path / "none" / "model.toml")
+
+
+def test_the_example_of_the_documentation_is_a_device_model() -> None:
+    """The page docs/devices.md shows one; it is read as it stands."""
+    page = (Path(__file__).parents[2] / "docs" / "devices.md").read_text("utf-8")
+    example = page.split("```toml\n")[1].split("```")[0]
+
+    assert parse_device_model(example).name == "this machine/smollm2-135m"

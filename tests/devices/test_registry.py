@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,3 +86,19 @@ def test_names_do_not_depend_on_case() -> None:
     """As people write them."""
     assert find_config("Qwen3-8B") == find_config("qwen3-8b")
     assert find_sheet("H100") == find_sheet("h100-sxm")
+
+
+def test_what_a_simulation_touches_is_standard_library() -> None:
+    """Models, files, memory and names work where numpy cannot be imported; only fitting needs it."""
+    code = (
+        "import sys; sys.modules['numpy'] = None\n"
+        "from chairlift.devices.registry import find_device_model\n"
+        "from chairlift.devices.shape import StepShape\n"
+        "from chairlift.devices.valid import RangeGuard\n"
+        "print(find_device_model('h100/qwen3-8b').time(StepShape.decode(8, 100), 50))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 0
