@@ -166,8 +166,10 @@ class Scheduler:
         slots = self.config.max_rows
         self._accounts.book(plan, outcome, now, times=times, slots=slots, switching=draining)
         self._state.counters.output_tokens += len(outcome.tokens) - sum(plan.samples[row] for row in outcome.failures)
+        # What is decided on the outcome belongs to the last of the steps.
+        self._state.step += times - 1
         events = self._batcher.apply(plan, outcome, times)
-        self._state.step += times
+        self._state.step += 1
         return self._land(events, now)
 
     def abort(self, plan: StepPlan, now: Nanoseconds) -> StepEvents:
