@@ -173,8 +173,8 @@ class ContinuousBatcher:
     def horizon(self) -> int:
         if self._prompts or self._prefilling or self._decodes.stop_ids or self.state.config.target_itl is not None:
             return 1
-        if self.head() is not None and self._stopped_by not in _BLOCKED_UNTIL_SOMEBODY_ENDS:
-            return 1
+        if self.head() is not None and (self._preempted_now or self._stopped_by not in _BLOCKED_UNTIL_SOMEBODY_ENDS):
+            return 1  # in the next step somebody may be admitted
         # The most steps that end nobody before the last and whose growth fits: it grows with the steps, so bisect.
         low, high = 1, max(1, self._decodes.steps_to_nearest_length())
         while low < high:

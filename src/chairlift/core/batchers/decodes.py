@@ -114,6 +114,8 @@ class Decodes:
         return min((s.last_position - s.computed for s in self.sequences), default=1)
 
     def _next_tick(self, times: int) -> list[Sequence]:
+        for tick in range(self._tick + 1, self._tick + times):
+            self._lengths.pop(tick, None)  # of members that left before their length: a jump passes nobody else's
         self._tick += times
         found = self._lengths.pop(self._tick, None)
         if not found:
