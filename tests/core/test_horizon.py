@@ -1,0 +1,143 @@
+"""A jump over horizon(plan) steps against single steps on a twin."""
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+
+from chairlift.core.errors import ContractError
+from chairlift.core.journal import Entry, fingerprint, replay
+from chairlift.core.plan import Finished, StepEvents, StepOutcome, StepPlan, Wait
+from chairlift.core.reasons import Reason
+from chairlift.core.scheduler import Scheduler
+from chairlift.runners.fake import FakeRunner
+from tests.core.helpers import MILLISECOND, any_outcome, make_scheduler, request, submit
+from tests.core.strategies import SEEDS, VOCABULARY, Setup, random_request, random_setup, random_switch
+
+
+class Twins:
+    """Two schedulers with the same load: one jumps, one steps, and the device is asked by the one that steps."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.journal: list[Entry] = []
+        self.jumper = Scheduler(setup.config, setup.capacity, journal=self.journal)
+        self.stepper = Scheduler(setup.config, setup.capacity)
+        capacity = setup.capacity
+        self.runner = FakeRunner(num_blocks=capacity.num_blocks, block_size=capacity.block_size, vocabulary=VOCABULARY)
+        self.now = 0
+        self.longest = 0
+
+    @property
+    def both(self) -> tuple[Scheduler, Scheduler]:
+        return self.jumper, self.stepper
+
+    def advance(self, draw: Random) -> bool:
+        """One jump, and as many steps. Returns whether there was anything to do."""
+        plan, step = self.jumper.plan(self.now), self.stepper.plan(self.now)
+        assert fingerprint(plan) == fingerprint(step)
+        if isinstance(plan, Wait) or isinstance(step, Wait):
+            return False
+        assert plan.decisions == step.decisions
+        horizon = self.jumper.horizon(plan)
+        assert horizon == self.stepper.horizon(step)
+        if draw.random() < 0.05:
+            assert self.jumper.abort(plan, self.now) == self.stepper.abort(step, self.now)
+            return True
+        times = draw.choice((horizon, draw.randint(1, horizon)))
+        self.longest = max(self.longest, times)
+        self._jump(plan, step, times)
+        return True
+
+    def _jump(self, plan: StepPlan, step: StepPlan, times: int) -> None:
+        tokens: list[int] = []
+        device_time = 0
+        events: list[StepEvents] = []
+        for number in range(times):
+            if number:
+                again = self.stepper.plan(self.now)
+                assert isinstance(again, StepPlan)
+                assert (again.request_ids, again.kinds) == (plan.request_ids, plan.kinds)
+                assert again.decisions == ()
+                step = again
+            outcome = self.runner.execute(step)
+            tokens += outcome.tokens
+            device_time += outcome.device_time
+            self.now += outcome.device_time
+            events.append(self.stepper.commit(step, outcome, self.now))
+        jumped = self.jumper.commit(plan, StepOutcome(tokens, device_time), self.now, times)
+        assert _by_request(jumped) == _by_request(*events)
+        assert jumped.finished == tuple(one for part in events for one in part.finished)
+        assert jumped.preempted == tuple(name for part in events for name in part.preempted)
+        assert jumped.decisions == tuple(decision for part in events for decision in part.decisions)
+
+    def check(self) -> None:
+        """Nothing tells the one from the other."""
+        jumper, stepper = self.both
+        jumper.check_integrity()
+        assert jumper.usage() == stepper.usage()
+        assert jumper.counters == stepper.counters
+        assert [one.table for one in jumper._batcher.holders()] == [one.table for one in stepper._batcher.holders()]
+        ours, theirs = jumper.ledger.report(self.now), stepper.ledger.report(self.now)
+        # What could have been recovered is a prediction, and the predictor sees a jump as one step of average length.
+        assert (ours.wall, ours.times, ours.tokens, ours.slots, ours.steps, ours.device) == (
+            theirs.wall,
+            theirs.times,
+            theirs.tokens,
+            theirs.slots,
+            theirs.steps,
+            theirs.device,
+        )
+
+
+def _by_request(*events: StepEvents) -> list[tuple[str, int]]:
+    return [pair for part in events for pair in zip(part.request_ids, part.tokens, strict=True)]
+
+
+def _random_life(setup: Setup, seed: int) -> Twins:
+    """Arrivals, cancellations and switches, with jumps between them, until everything has ended."""
+    twins, draw = Twins(setup), Random(seed)
+    for number in range(draw.randint(1, 12)):
+        one = random_request(f"r{number}", setup, twins.now, draw.randrange(1 << 32))
+        assert twins.jumper.submit(one, twins.now) == twins.stepper.submit(one, twins.now)
+        for _ in range(draw.choice((0, 0, 1, 4))):
+            twins.advance(draw)
+            twins.check()
+        if draw.random() < 0.2:
+            name = f"r{draw.randint(0, number)}"
+            assert twins.jumper.cancel(name, twins.now) == twins.stepper.cancel(name, twins.now)
+        if draw.random() < 0.1:
+            policy = random_switch(setup, draw.randrange(1 << 32))[0]
+            for scheduler in twins.both:
+                changes = {"kv_reservation": None, "padding": None, "release": None}
+                if policy == "continuous" or scheduler.config.max_num_batched_tokens >= 6:
+                    scheduler.switch_policy(policy, twins.now, enable_chunked_prefill=True, **changes)
+        twins.check()
+    for scheduler in twins.both:
+        scheduler.end_input(twins.now)
+    for _ in range(2000):
+        if not twins.jumper.has_work:
+            return twins
+        assert twins.advance(draw)
+        twins.check()
+    raise AssertionError("not done")
+
+
+@settings(max_examples=max(150, settings().max_examples))
+@given(seed=SEEDS, of_setup=SEEDS)
+def test_a_jump_leads_where_single_steps_lead(seed: int, of_setup: int) -> None:
+    """Committing a plan horizon(plan) times or fewer gives the state of so many single steps: tokens, blocks, decisions,
+    counters, ledger; and the journal of the jumps replays.
+    """
+    setup = random_setup(of_setup, target_itl=None)
+    twins = _random_life(setup, seed)
+    replayed = Scheduler(setup.config, setup.capacity)
+    for _ in replay(twins.journal, replayed):
+        pass
+    assert replayed.counters == twins.jumper.counters
+
+
+def test_the_random_lives_do_jump() -> None:
+    """The property above is not met by horizons of one."""
+    longest = [_random_life(random_setup(seed, target_itl=None), seed).longest for seed in range(30)]
+    assert sum(times > 3 for times in longest) > 15
