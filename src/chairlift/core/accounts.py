@@ -30,9 +30,11 @@ class Accounts:
         What the predictor has learnt before this step says what could have been saved of it.
         """
         singles, counts = plan.single_token_rows, plan.token_counts
-        context = sum(plan.starts[:singles]) + singles
+        # Of a jump, the average step: each live row's context grows by one a step.
+        grown = (singles - counts.dead) * (times - 1) // 2
+        context = sum(plan.starts[:singles]) + singles + grown
         features = StepFeatures(counts.total - singles, singles, context)
-        recoverable = self._recoverable(plan, outcome, features, times)
+        recoverable = self._recoverable(plan, outcome, features, grown, times)
         self.predictor.observe(features, outcome.device_time // times)
         self.ledger.book_step(
             now,
@@ -46,12 +48,14 @@ class Accounts:
             switching=switching,
         )
 
-    def _recoverable(self, plan: StepPlan, outcome: StepOutcome, features: StepFeatures, times: int) -> Nanoseconds:
+    def _recoverable(
+        self, plan: StepPlan, outcome: StepOutcome, features: StepFeatures, grown: int, times: int
+    ) -> Nanoseconds:
         """Device time that the same steps without padding and dead rows would not have taken, as predicted."""
         counts = plan.token_counts
         if not (counts.padding or counts.dead) or (cost := self.predictor.cost()) is None:
             return 0
         kinds = zip(plan.starts[: features.rows], plan.kinds, strict=False)  # kinds of prompt rows follow
         live = [start + 1 for start, kind in kinds if kind is RowKind.DECODE]
-        needed = StepFeatures(features.prompt_tokens - counts.padding, len(live), sum(live))
+        needed = StepFeatures(features.prompt_tokens - counts.padding, len(live), sum(live) + grown)
         return max(0, outcome.device_time - cost.time(needed) * times)

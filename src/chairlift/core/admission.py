@@ -83,8 +83,10 @@ def check_queue(request: Request, config: SchedulerConfig, queue: WaitingQueue) 
         )
         return Refused(request.request_id, Reason.QUEUE_FULL, message, waiting + 1, waiting, "max_queued_requests")
     tokens = queue.tokens + len(request.prompt)
-    # An empty queue takes any prompt: otherwise a long one could never be served at all.
-    if config.max_queued_tokens and waiting and tokens > config.max_queued_tokens:
+    # An empty queue takes any prompt: otherwise a long one could never be served at all. So does one in which a static
+    # batch is still being collected: it would never fill.
+    least = config.batch_size if config.policy == "static" else 1
+    if config.max_queued_tokens and waiting >= least and tokens > config.max_queued_tokens:
         message = (
             f"{queue.tokens:,} prompt tokens wait already; {len(request.prompt):,} more would pass "
             f"{flag('max_queued_tokens')} {config.max_queued_tokens:,}. Try again later, or raise it."

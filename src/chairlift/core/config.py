@@ -223,6 +223,12 @@ def _check_combinations(config: SchedulerConfig) -> None:
             raise ConfigError(
                 "--release batch is for closed batches: a continuous batch never ends. Use token or request."
             )
+    elif config.policy == "static" and config.max_wait is None and 0 < config.max_queued_requests < config.batch_size:
+        raise ConfigError(
+            f"--max-queued-requests is {config.max_queued_requests}, below --batch-size {config.batch_size}: the batch "
+            f"could never fill, and static waits for it without --max-wait. Raise the first to {config.batch_size}, or "
+            "set --max-wait."
+        )
     elif config.kv_reservation == "prompt":
         raise ConfigError(
             "--kv-reservation prompt lets sequences grow and preempts when blocks run out, "

@@ -135,7 +135,6 @@ class Ledger:
         device = min(device_time, span)
         self._at = now
         self._gap = Category.HOST
-        self._gaps[Category.HOST] += span - device
         self._device += device
         self._recoverable += min(recoverable, device)
         self._steps += times
@@ -148,8 +147,9 @@ class Ledger:
         self._dead_rows += dead_rows * times
         self._empty_rows += max(0, slots - live_rows - dead_rows) * times
         if switching:
-            self._gaps[Category.SWITCHING] += device
+            self._gaps[Category.SWITCHING] += span
             return
+        self._gaps[Category.HOST] += span - device
         products = self._products.setdefault(tokens.total, [0, 0, 0, 0, 0])
         products[0] += device * tokens.prefill
         products[1] += device * tokens.decode

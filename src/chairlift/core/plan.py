@@ -82,7 +82,7 @@ class BatchForecast:
     reason: Reason
     """Why it left."""
     blocks: int
-    """KV blocks it reserves: exact."""
+    """KV blocks it reserves: exact, each counted once however many members share it."""
     prefill_steps: int
     decode_steps: int
     """Upper bound: the largest max_tokens among the members, less the token that the prefill yields."""

@@ -193,7 +193,8 @@ class Scheduler:
         self._ledger.check(now)
         if self._journal is not None:
             self._journal.append(Cancelled(now, request_id))
-        self._cancelled.append(request_id)
+        if request_id in self._state.sequences:  # and not somebody who comes under this id later
+            self._cancelled.append(request_id)
         return StepEvents() if self._in_flight else self._settle(StepEvents(), now)
 
     def switch_policy(self, policy: PolicyName, now: Nanoseconds, **changes: Any) -> StepEvents:
@@ -303,7 +304,7 @@ class Scheduler:
         """The plan is no longer in flight."""
         self._in_flight = None
         if self._cancelled or self._switch is not None:
-            events = self._settle(events, now)
+            return self._settle(events, now)
         if self._state.decisions:
             events = replace(events, decisions=self._state.take_decisions())
         if not self._state.sequences:
@@ -321,7 +322,7 @@ class Scheduler:
             parts.append(self._advance_switch(self._switch))
         if not self._state.sequences:
             self._ledger.pass_to(now, Category.IDLE)
-        return StepEvents.joined(parts)
+        return replace(StepEvents.joined(parts), decisions=self._state.take_decisions())
 
     def _cancel(self, sequence: Sequence) -> StepEvents:
         if sequence.phase is not Phase.WAITING:

@@ -41,7 +41,7 @@ def forecast(
         batch=state.counters.batches,
         members=len(members),
         reason=reason,
-        blocks=sum(len(member.sequence.table) for member in members),
+        blocks=len({block for member in members for block in member.sequence.table}),
         prefill_steps=len(prefill),
         decode_steps=decode_steps,
         duration=_duration(cost, prefill, members, decode_steps) if cost else None,
