@@ -47,7 +47,7 @@ ARRIVALS = st.one_of(
     st.builds(OnOff, RATE, TIME, TIME, st.floats(0, 9), st.sampled_from(["fixed", "exponential"])),
 )
 REPLAYS = st.builds(TraceReplay, TEXT, st.sampled_from(["auto", "own"]), TIME, st.booleans(), st.booleans())
-PREFIXES = st.builds(Prefix, TOKENS, TOKENS, st.floats(0.01, 1), st.floats(0, 3))
+PREFIXES = st.builds(Prefix, TOKENS, st.integers(1, 50), st.floats(0.01, 1), st.floats(0, 3))
 CLASSES = st.builds(
     RequestClass,
     RATE,

@@ -14,12 +14,13 @@ Pure but for reading files: no engine, no HTTP, no clock.
 from chairlift.lab.loads.compare import Difference, LoadDiff, LoadRecord, diff, fingerprint
 from chairlift.lab.loads.describe import Description, describe
 from chairlift.lab.loads.files import load_from_pairs, read_load, read_table, write_toml
+from chairlift.lab.loads.fitting import Guess
 from chairlift.lab.loads.load import Load
 from chairlift.lab.loads.playback import Due, Playback
 from chairlift.lab.loads.prompts import Prompts, SafeIds
 from chairlift.lab.loads.request import After, At, ScheduledRequest, Segment, WhenFree
 from chairlift.lab.loads.schedule import Schedule
-from chairlift.lab.loads.text import ChatPrompt, Guess, Message, TextPrompt, TextPrompts
+from chairlift.lab.loads.text import ChatPrompt, Message, TextPrompt, TextPrompts
 
 __all__ = [
     "After",

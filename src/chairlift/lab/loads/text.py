@@ -7,12 +7,13 @@ target's usage can tell what was sent.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from functools import partial
+from typing import Literal
 
 from chairlift.core.errors import ConfigError
+from chairlift.lab.loads.fitting import Encode, Guess, fit, joined, try_words
 from chairlift.lab.loads.load import Load
 from chairlift.lab.loads.prompts import Prompts, SafeIds
 from chairlift.lab.loads.request import ScheduledRequest, Segment
@@ -21,12 +22,6 @@ from chairlift.lab.loads.words import WORDS
 Role = Literal["user", "assistant"]
 NO_TEXTS: Mapping[int, str] = {}
 
-_LEAST_WORDS: Final = 64
-"""With fewer words of one token each, all words are used and their mean length is reckoned with."""
-_ATTEMPTS: Final = 60
-_SMALL: Final = (".", ",", "a", "1", "!", "x", "-", "I", "\n")
-"""What may add a single token where no word does."""
-
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -34,26 +29,6 @@ class Message:
 
     role: Role
     content: str
-
-
-@dataclass(frozen=True, slots=True)
-class Guess:
-    """How a tokenizer that nobody has counts: tokens = overhead + tokens_per_word * words."""
-
-    tokens_per_word: float = 1.0
-    overhead: float = 0.0
-
-    @classmethod
-    def from_usage(cls, few: tuple[int, int], many: tuple[int, int]) -> Guess:
-        """From two probes, each (words sent, prompt tokens by usage).
-
-        Raises:
-            ConfigError: more words were not more tokens.
-        """
-        words, tokens = many[0] - few[0], many[1] - few[1]
-        if words < 1 or tokens < 1:
-            raise ConfigError(f"{few[0]} words were {few[1]} tokens, {many[0]} were {many[1]}: that tells no length.")
-        return cls(tokens / words, max(0.0, few[1] - few[0] * tokens / words))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +53,15 @@ class ChatPrompt:
     """Counted with the target's tokenizer and template. Otherwise compare the target's usage with `tokens`."""
 
 
-Encode = Callable[[str], Sequence[int]]
-"""Token ids of a text as the target counts it: with a bos token if it adds one."""
-EncodeChat = Callable[[Sequence[Message]], Sequence[int]]
-"""Token ids of a chat as the target counts it: with the template and its opening of the answer."""
+EncodeChat = Callable[[Sequence[Message]], Sized]
+"""Tokens of a chat as the target counts it: with the template and its opening of the answer."""
 
 
 class TextPrompts:
-    """Prompts of one load as text, the same for the same seed, salt and tokenizer."""
+    """Prompts of one load as text, the same for the same seed, salt and tokenizer.
+
+    Each stretch of a recipe is fitted where it ends, so a turn's prompt begins with the very text of the one before.
+    """
 
     def __init__(self, load: Load, encode: Encode | None, *, salt: str = "", guess: Guess | None = None) -> None:
         """Tries the words on the tokenizer.
@@ -100,7 +76,7 @@ class TextPrompts:
         self._guess = guess or Guess()
         self._words: Sequence[str] = WORDS
         if encode is not None:
-            self._words, self._guess = _tried(encode)
+            self._words, self._guess = try_words(encode)
         self._draws = Prompts(load, SafeIds(0, len(self._words)), salt)
         self._prefixes: dict[Segment, list[str]] = {}
 
@@ -109,22 +85,32 @@ class TextPrompts:
 
         Args:
             request: whose prompt.
-            answers: by request index, what earlier turns were really answered; drawn words where one is absent.
+            answers: by request index, what earlier turns were really answered; drawn words where one is absent. Real
+                answers that are longer than the load says may leave no room for what the user adds; then that is
+                nothing, and the prompt is as long as `tokens` says.
 
         Raises:
             ConfigError: no text of that length was found.
         """
-        *earlier, last = self._parts(request, answers)
-        before = [word for words in earlier for word in words]
-
-        def render(words: Sequence[str]) -> str:
-            return _joined([*before, *words])
-
-        if self._encode is None:
-            return TextPrompt(render(last), request.prompt_tokens, checked=False)
-        encode = self._encode
-        words = self._fitted(request.recipe[-1], last, lambda words: len(encode(render(words))), request.prompt_tokens)
-        return TextPrompt(render(words), request.prompt_tokens, checked=True)
+        encode, wanted = self._encode, 0
+        pieces: list[str] = []
+        for place, segment in enumerate(request.recipe):
+            wanted += segment.tokens
+            if segment.stream == "answer" and segment.number in answers:
+                pieces = [*pieces, answers[segment.number]]
+                continue
+            own = self._prefixes.get(segment) if place == 0 else None
+            if own is None:
+                own = self._written(segment, first=place == 0, around=self._guess.overhead)
+                if encode is not None and (segment.stream != "block" or segment is request.recipe[-1]):
+                    own = self._fitted(segment, own, partial(_count, encode, pieces), wanted, strict=not answers)
+            if place == 0 and segment.stream.startswith("prefix"):
+                self._prefixes[segment] = own
+            pieces = [*pieces, *own]
+        text = joined(pieces)
+        if encode is None:
+            return TextPrompt(text, request.prompt_tokens, checked=False)
+        return TextPrompt(text, len(encode(text)), checked=True)
 
     def messages(
         self, request: ScheduledRequest, encode: EncodeChat | None, answers: Mapping[int, str] = NO_TEXTS
@@ -139,98 +125,54 @@ class TextPrompts:
         Raises:
             ConfigError: no chat of that length was found.
         """
-        parts = self._parts(request, answers, overhead=len(encode([Message("user", "")])) if encode else None)
-        earlier: list[Message] = []
-        pending: list[str] = []
-        for segment, words in zip(request.recipe[:-1], parts, strict=False):
-            if segment.stream == "answer":
-                earlier += [Message("user", " ".join(pending)), Message("assistant", _joined(words))]
-                pending = []
-            else:
-                pending += words
-
-        def render(words: Sequence[str]) -> tuple[Message, ...]:
-            return (*earlier, Message("user", _joined([*pending, *words])))
-
-        if encode is None:
-            return ChatPrompt(render(parts[-1]), request.prompt_tokens, checked=False)
-        words = self._fitted(
-            request.recipe[-1], parts[-1], lambda words: len(encode(render(words))), request.prompt_tokens
-        )
-        return ChatPrompt(render(words), request.prompt_tokens, checked=True)
-
-    def _parts(
-        self, request: ScheduledRequest, answers: Mapping[int, str], overhead: int | None = None
-    ) -> list[list[str]]:
-        """Words of each segment. What the target puts around a prompt is taken off its first segment."""
-        parts = []
+        around = len(encode([Message("user", "")])) if encode is not None else self._guess.overhead
+        said: list[Message] = []
+        pieces: list[str] = []
+        wanted = 0
         for place, segment in enumerate(request.recipe):
-            if segment.stream == "answer" and segment.number in answers:
-                parts.append([answers[segment.number]])
-            elif place == 0 and segment.stream.startswith("prefix") and self._encode is not None and overhead is None:
-                parts.append(self._prefix(segment))
-            else:
-                around = (self._guess.overhead if overhead is None else overhead) if place == 0 else 0
-                parts.append(self._written(segment, segment.tokens - around, first=place == 0))
-        return parts
+            wanted += segment.tokens
+            own = self._written(segment, first=place == 0, around=around)
+            if segment.stream == "answer":
+                answer = answers.get(segment.number, joined(own))
+                said = [*said, Message("user", joined(pieces)), Message("assistant", answer)]
+                pieces = []
+                continue
+            if encode is not None and (segment.stream == "own" or segment is request.recipe[-1]):
+                own = self._fitted(segment, own, partial(_count_chat, encode, said, pieces), wanted, strict=not answers)
+            pieces = [*pieces, *own]
+        chat = (*said, Message("user", joined(pieces)))
+        if encode is None:
+            return ChatPrompt(chat, request.prompt_tokens, checked=False)
+        return ChatPrompt(chat, len(encode(chat)), checked=True)
 
-    def _prefix(self, segment: Segment) -> list[str]:
-        """A shared prefix of exactly its length, made once: all that share it have the same words."""
-        encode, known = self._encode, self._prefixes.get(segment)
-        if known is None and encode is not None:
-            words = self._written(segment, segment.tokens - self._guess.overhead, first=True)
-            known = self._fitted(segment, words, lambda words: len(encode(_joined(words))), segment.tokens)
-            self._prefixes[segment] = known
-        return known or []
-
-    def _written(self, segment: Segment, tokens: float, *, first: bool) -> list[str]:
-        """As many words as should be so many tokens."""
+    def _written(self, segment: Segment, *, first: bool, around: float = 0) -> list[str]:
+        """As many words as should be the segment's tokens; a prompt's first has what is around the prompt as well."""
+        tokens = segment.tokens - around if first else segment.tokens
         count = max(0, round(tokens / self._guess.tokens_per_word))
-        return [self._words[number] for number in self._draws.stretch(replace(segment, tokens=count), first=first)]
+        picked = self._draws.stretch(replace(segment, tokens=count), first=first)
+        return [f" {self._words[number]}" for number in picked]
 
     def _fitted(
-        self, what: Segment, start: Sequence[str], count: Callable[[Sequence[str]], int], wanted: int
+        self, what: Segment, words: list[str], count: Callable[[list[str]], int], wanted: int, *, strict: bool
     ) -> list[str]:
-        """The words, with some added or dropped at the end until the count is what is wanted."""
-        words = list(start)
-        more = itertools.cycle(self._written(replace(what, stream=f"more/{what.stream}"), 256, first=False))
-        for _ in range(_ATTEMPTS):
-            missing = wanted - count(words)
-            if not missing:
-                return words
-            several = int(missing / self._guess.tokens_per_word)
-            if missing < 0 and not words:
-                break
-            if missing < 0:
-                del words[several or -1 :]
-            elif several > 2:
-                words += itertools.islice(more, several - 1)
-            else:
-                small = _best([next(more), *_SMALL], lambda piece: count([*words, piece]), wanted)  # noqa: B023
-                words = [*words, small] if small else [*words[:-1], next(more)]
-        raise ConfigError(
-            f"no text of {wanted:,} tokens was found for {what.stream} {what.number}: with {len(words):,} words at its "
-            f"end the prompt has {count(words):,}. Ask for longer prompts, or for token ids instead of text."
-        )
+        """The words, fitted.
+
+        Raises:
+            ConfigError: no fitting ones were found, and they are a must.
+        """
+        more = self._written(Segment(f"more/{what.stream}", what.number, 256), first=False)
+        pieces = fit(words, more, count, wanted, self._guess.tokens_per_word)
+        if strict and (reached := count(pieces)) != wanted:
+            raise ConfigError(
+                f"no text of {wanted:,} tokens was found for {what.stream} {what.number}: with {len(pieces):,} words "
+                f"of its own it has {reached:,}. Ask for longer prompts, or for token ids instead of text."
+            )
+        return pieces
 
 
-def _best(pieces: Sequence[str], count: Callable[[str], int], wanted: int) -> str | None:
-    """The piece that leads closest to what is wanted without passing it."""
-    counts = {piece: count(piece) for piece in pieces}
-    fitting = [piece for piece in pieces if counts[piece] <= wanted]
-    return max(fitting, key=counts.__getitem__, default=None)
+def _count(encode: Encode, before: list[str], own: list[str]) -> int:
+    return len(encode(joined([*before, *own])))
 
 
-def _tried(encode: Encode) -> tuple[Sequence[str], Guess]:
-    """The words that are one token each between others; all words, with their mean length, when those are few."""
-    around = len(encode("the word"))
-    costs = {word: len(encode(f"the {word} word")) - around for word in WORDS}
-    single = [word for word, cost in costs.items() if cost == 1]
-    overhead = float(len(encode("")))
-    if len(single) >= _LEAST_WORDS:
-        return single, Guess(1.0, overhead)
-    return WORDS, Guess(max(1.0, sum(costs.values()) / len(costs)), overhead)
-
-
-def _joined(words: Sequence[str]) -> str:
-    return " ".join(words)
+def _count_chat(encode: EncodeChat, said: list[Message], before: list[str], own: list[str]) -> int:
+    return len(encode([*said, Message("user", joined([*before, *own]))]))
