@@ -122,7 +122,7 @@ def test_the_table_says_what_there_is() -> None:
     assert "starts/s over" in table
     assert "300 requests in 150 sessions, longest prompt + max_tokens 240" in table
     assert "37.5% of the prompt tokens are shared with an earlier prompt" in table
-    assert "requests at once if a token takes 0.01 s" in table
+    assert "in flight at the peak if a token takes 0.01 s" in table
     assert "classes: batch" in table
     assert "priorities: 0: " in table
     assert "with a deadline" in table

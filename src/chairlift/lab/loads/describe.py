@@ -186,7 +186,7 @@ def _table(description: Description) -> Iterator[str]:
             f"{_number(description.cv_of_gaps)}, index of dispersion: {spread}"
         )
     assumed = f" if a token takes {description.token_time_s:g} s" if description.token_time_s else ""
-    yield f"at least {description.peak_concurrency_at_least:,} requests at once{assumed}"
+    yield f"at least {description.peak_concurrency_at_least:,} in flight at the peak{assumed}"
     if description.classes:
         yield "classes: " + ", ".join(f"{name} {count:,}" for name, count in sorted(description.classes.items()))
     if len(description.priorities) > 1:
