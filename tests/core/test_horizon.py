@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from chairlift.core.errors import ContractError
 from chairlift.core.journal import Entry, fingerprint, replay
 from chairlift.core.plan import Finished, StepEvents, StepOutcome, StepPlan, Wait
-from chairlift.core.reasons import Reason
+from chairlift.core.request import FinishReason
 from chairlift.core.scheduler import Scheduler
 from chairlift.runners.fake import FakeRunner
 from tests.core.helpers import MILLISECOND, any_outcome, make_scheduler, request, submit
@@ -126,8 +126,8 @@ def _random_life(setup: Setup, seed: int) -> Twins:
 @settings(max_examples=max(150, settings().max_examples))
 @given(seed=SEEDS, of_setup=SEEDS)
 def test_a_jump_leads_where_single_steps_lead(seed: int, of_setup: int) -> None:
-    """Committing a plan horizon(plan) times or fewer gives the state of so many single steps: tokens, blocks, decisions,
-    counters, ledger; and the journal of the jumps replays.
+    """Committing a plan horizon(plan) times or fewer gives the state of so many single steps: tokens, blocks,
+    decisions, counters, ledger; and the journal of the jumps replays.
     """
     setup = random_setup(of_setup, target_itl=None)
     twins = _random_life(setup, seed)
@@ -141,3 +141,99 @@ def test_the_random_lives_do_jump() -> None:
     """The property above is not met by horizons of one."""
     longest = [_random_life(random_setup(seed, target_itl=None), seed).longest for seed in range(30)]
     assert sum(times > 3 for times in longest) > 15
+
+
+def _decoding(scheduler: Scheduler) -> StepPlan:
+    """The first plan that only decodes."""
+    while True:
+        plan = scheduler.plan(0)
+        assert isinstance(plan, StepPlan)
+        if plan.single_token_rows == len(plan):
+            return plan
+        scheduler.commit(plan, any_outcome(plan, device_time=0), 0)
+
+
+def test_the_horizon_ends_where_the_first_one_ends() -> None:
+    """A jump may end the shortest answer in its last step, not before."""
+    scheduler = make_scheduler(max_model_len=64)
+    submit(scheduler, request("short", max_tokens=5), request("long", max_tokens=9))
+
+    assert scheduler.horizon(_decoding(scheduler)) == 4
+
+
+def test_the_horizon_ends_before_blocks_run_out() -> None:
+    """Growth within the free blocks may be jumped over; the step that has to preempt is planned."""
+    scheduler = make_scheduler(max_model_len=64, block_size=4, num_blocks=5, watermark=0)
+    submit(scheduler, request("a", prompt=6, max_tokens=10), request("b", prompt=6, max_tokens=10))
+
+    # Two blocks each, two positions left in the second; the fifth block lets one of them go on.
+    plan = _decoding(scheduler)
+    assert scheduler.horizon(plan) == 2
+
+
+def test_nothing_is_jumped_over_that_may_change_in_a_step() -> None:
+    """Stop ids, prompts, a queue that may move, a cancellation or a switch in flight: one step at a time."""
+    with_stop = make_scheduler()
+    submit(with_stop, request(stop_ids=frozenset({1}), max_tokens=9))
+    assert with_stop.horizon(_decoding(with_stop)) == 1
+
+    held = make_scheduler(prefill_interval=3, prefill_interval_load=0.0)
+    submit(held, request("a", max_tokens=9))
+    plan = held.plan(0)
+    assert isinstance(plan, StepPlan)
+    assert held.horizon(plan) == 1, "a prompt"
+    held.commit(plan, any_outcome(plan), MILLISECOND)
+    submit(held, request("b", max_tokens=9), now=MILLISECOND)
+    plan = held.plan(MILLISECOND)
+    assert isinstance(plan, StepPlan)
+    assert held.horizon(plan) == 1, "a queue that waits for its interval"
+
+    leaving = make_scheduler()
+    submit(leaving, request("a", max_tokens=9), request("b", max_tokens=9))
+    plan = _decoding(leaving)
+    assert leaving.horizon(plan) == 8
+    leaving.cancel("b", 0)
+    assert leaving.horizon(plan) == 1, "a cancellation that acts at the commit"
+
+
+def test_a_queue_that_waits_for_somebodys_end_may_be_jumped_over() -> None:
+    """Nothing changes for who waits for a slot until somebody ends."""
+    scheduler = make_scheduler(max_num_seqs=1)
+    submit(scheduler, request("a", max_tokens=9), request("b", max_tokens=9))
+
+    assert scheduler.horizon(_decoding(scheduler)) == 8
+
+
+def test_a_jump_beyond_the_horizon_or_with_trouble_in_it_is_refused() -> None:
+    """More steps than the horizon, none at all, and failures or stops in several steps break the contract."""
+    scheduler = make_scheduler()
+    submit(scheduler, request(max_tokens=5))
+    plan = _decoding(scheduler)
+
+    with pytest.raises(ContractError, match="may be made 4 times at most, not 5"):
+        scheduler.commit(plan, StepOutcome([7] * 5, 0), 0, times=5)
+    with pytest.raises(ContractError, match="not 0"):
+        scheduler.commit(plan, StepOutcome([], 0), 0, times=0)
+    with pytest.raises(ContractError, match="cannot carry failures or stops"):
+        scheduler.commit(plan, StepOutcome([7, 7], 0, failures={0: "x"}), 0, times=2)
+    with pytest.raises(ContractError, match="samples 8 tokens; the outcome has 4"):
+        scheduler.commit(plan, StepOutcome([7] * 4, 0), 0, times=8)
+    scheduler.commit(plan, StepOutcome([7] * 4, 0), 0, times=4)
+    assert not scheduler.has_work
+
+
+def test_a_jump_of_a_closed_batch_releases_in_the_order_of_single_steps() -> None:
+    """Streamed from a closed batch: step after step, row after row."""
+    scheduler = make_scheduler(policy="static", batch_size=2, release="token")
+    submit(scheduler, request("a", max_tokens=4), request("b", max_tokens=4))
+    plan = _decoding(scheduler)
+
+    events = scheduler.commit(plan, StepOutcome([1, 2, 3, 4, 5, 6], 0), 0, times=3)
+
+    assert list(zip(events.request_ids, events.tokens, strict=True)) == [
+        ("a", 1), ("b", 2), ("a", 3), ("b", 4), ("a", 5), ("b", 6),
+    ]  # fmt: skip
+    assert events.finished == (
+        Finished("a", FinishReason.LENGTH, 4),
+        Finished("b", FinishReason.LENGTH, 4),
+    )

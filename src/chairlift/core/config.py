@@ -190,7 +190,7 @@ def _check_ranges(config: SchedulerConfig) -> None:
             allowed = ", ".join(str(choice) for choice in choices if choice)
             raise ConfigError(f"{flag(name)} is {value!r}; it must be one of {allowed}.")
     for name in ("watermark", "prefill_interval_load"):
-        if not 0 <= (value := getattr(config, name)) < 1 + (name == "prefill_interval_load"):
+        if not 0 <= (value := getattr(config, name)) <= 1 or (name == "watermark" and value == 1):
             raise ConfigError(f"{flag(name)} is {value}; it is a share: between 0 and 1.")
     for name in ("max_wait", "target_itl"):
         if (value := getattr(config, name)) is not None and value < 1:

@@ -297,7 +297,8 @@ class Scheduler:
         if times != 1:
             if outcome.failures or outcome.stops:
                 raise ContractError("a jump over several steps cannot carry failures or stops: commit that step alone.")
-            if not 1 <= times <= (horizon := self.horizon(plan)):
+            horizon = self.horizon(plan)
+            if not 1 <= times <= horizon:
                 raise ContractError(f"step {plan.step} may be made {horizon} times at most, not {times}.")
 
     def _land(self, events: StepEvents, now: Nanoseconds) -> StepEvents:
