@@ -1,0 +1,1 @@
+"""The client: sends a load as scheduled, times what comes back, and watches itself."""

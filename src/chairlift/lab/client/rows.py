@@ -1,0 +1,101 @@
+"""What a client saw as plain rows: to JSON and back, and as the columns of tables."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from chairlift.core.errors import RecordError
+from chairlift.records.client import (
+    Chunk,
+    ErrorClass,
+    HealthSample,
+    Observation,
+    RequestTrace,
+    ServerSample,
+    TokenSource,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Seen = TypeVar("Seen", RequestTrace, HealthSample, ServerSample)
+
+KINDS: Final[Mapping[str, type[Observation]]] = {
+    "traces": RequestTrace,
+    "health": HealthSample,
+    "samples": ServerSample,
+}
+"""Each kind's name, which is also its file's."""
+
+
+def to_row(observation: Observation) -> dict[str, Any]:
+    """An observation as a mapping that JSON can hold. A trace's chunks are three columns, each as long as the other."""
+    row: dict[str, Any] = {
+        field.name: getattr(observation, field.name)
+        for field in dataclasses.fields(observation)
+        if field.name != "chunks"
+    }
+    if isinstance(observation, RequestTrace):
+        columns = zip(*observation.chunks, strict=True) if observation.chunks else ((), (), ())
+        row |= dict(zip(("chunk_times", "chunk_tokens", "chunk_sources"), map(list, columns), strict=True))
+    if isinstance(observation, ServerSample):
+        row["series"] = dict(observation.series)
+    return row
+
+
+def from_row(kind: type[Seen], row: Mapping[str, Any]) -> Seen:
+    """The observation a row was made from. Columns that are not known here are passed over.
+
+    Raises:
+        RecordError: a column without a default is missing, or has a value that cannot be.
+    """
+    known = {field.name: row[field.name] for field in dataclasses.fields(kind) if field.name in row}
+    known = {
+        name: tuple(value) if isinstance(value, list) and name != "series" else value for name, value in known.items()
+    }
+    try:
+        if kind is RequestTrace:
+            known["error"] = None if row.get("error") is None else ErrorClass(row["error"])
+            known["chunks"] = tuple(
+                Chunk(time, tokens, TokenSource(source))
+                for time, tokens, source in zip(
+                    row["chunk_times"], row["chunk_tokens"], row["chunk_sources"], strict=True
+                )
+            )
+        if kind is ServerSample:
+            known["series"] = dict(row.get("series") or {})
+        return kind(**known)
+    except (TypeError, ValueError, KeyError) as error:
+        raise RecordError(f"a {kind.__name__} cannot be made of the columns {', '.join(row)}: {error}") from error
+
+
+def schemas() -> dict[str, pa.Schema]:
+    """The tables of a closed run: traces, chunks (by `index` of their trace), health, samples."""
+    import pyarrow as pa  # noqa: PLC0415 - slow to load; a run that is only written as JSON does without
+
+    int64, text, real, flag = pa.int64(), pa.string(), pa.float64(), pa.bool_()
+    types = {"int": int64, "str": text, "float": real, "bool": flag, "Nanoseconds": int64, "ErrorClass": text}
+    lists = {
+        "loop_lags": pa.list_(int64),
+        "token_ids": pa.list_(int64),
+        "series": pa.map_(text, real),
+    }
+    tables = {}
+    for name, kind in KINDS.items():
+        columns = [
+            pa.field(field.name, lists.get(field.name) or types[str(field.type).removesuffix(" | None")])
+            for field in dataclasses.fields(kind)
+            if field.name != "chunks"
+        ]
+        tables[name] = pa.schema(columns)
+    tables["chunks"] = pa.schema([("index", int64), ("time", int64), ("tokens", int64), ("source", text)])
+    return tables
+
+
+def chunk_rows(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The rows of the table of chunks that a trace's row has."""
+    columns = zip(row["chunk_times"], row["chunk_tokens"], row["chunk_sources"], strict=True)
+    for time, tokens, source in columns:
+        yield {"index": row["index"], "time": time, "tokens": tokens, "source": source}
