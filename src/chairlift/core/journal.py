@@ -6,7 +6,7 @@ the same plans, bit for bit. Each plan is kept as a fingerprint, which replay() 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -107,7 +107,7 @@ def fingerprint(plan: StepPlan | Wait) -> int:
     return crc32(b"".join((bytes(plan.kinds[singles:]), *plan.tables[singles:])), code)
 
 
-def replay(entries: Iterator[Entry] | list[Entry], scheduler: Scheduler) -> Iterator[StepPlan | Wait]:
+def replay(entries: Iterable[Entry], scheduler: Scheduler) -> Iterator[StepPlan | Wait]:
     """Make the recorded calls on a new scheduler, yielding each plan before its outcome is applied.
 
     Raises:
