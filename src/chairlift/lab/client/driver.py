@@ -26,7 +26,7 @@ from chairlift.lab.client.watchdog import Watchdog
 from chairlift.lab.loads.playback import Due, Playback
 from chairlift.lab.loads.request import ScheduledRequest
 from chairlift.lab.loads.schedule import Schedule
-from chairlift.records.client import ErrorClass, Observation, ServerSample
+from chairlift.records.client import ErrorClass, Observation, RequestTrace, ServerSample
 
 logger = logging.getLogger(__name__)
 
@@ -153,12 +153,14 @@ class Driver(Generic[P]):
 
     # sending
 
-    def _pump(self) -> None:
-        """Begin what is due; set the alarm for what is due next."""
+    def _pump(self, landed: RequestTrace | None = None) -> None:
+        """Take in what has ended, if anything; begin what is due; set the alarm for what is due next."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
         try:
+            if landed is not None and self._fault is None:
+                self._playback.finished(landed.index, landed.end, failed=not landed.ok)
             if self._cut is None:
                 self._begin_due()
         except Exception as error:  # noqa: BLE001 - nobody awaits an alarm; the run ends with it
@@ -208,8 +210,7 @@ class Driver(Generic[P]):
         self._emit(trace)
         if flight.due.request.session is not None and trace.ok:
             self._answers[index] = watch.answer()
-        self._playback.finished(index, trace.end, failed=not trace.ok)
-        self._pump()
+        self._pump(trace)
 
     def _explain_cancelled(self, flight: _Flight[P]) -> None:
         watch, watchdog = flight.watch, flight.watchdog
@@ -226,7 +227,7 @@ class Driver(Generic[P]):
             return
         self._cut = why
         now = self._clock.now()
-        for due in self._playback.due(now):
+        for due in self._playback.due(now) if self._fault is None else ():
             watch = Stopwatch(due.request.index, due.at, warmup=due.warmup)
             watch.fail(ErrorClass.UNSENT, why)
             self._emit(watch.trace(now))
@@ -277,6 +278,8 @@ class _Ahead(Generic[P]):
         self._rest = iter(schedule)
         self._read = 0
         self._prepared: dict[int, P] = {}
+        self._taken: set[int] = set()
+        """Requests that were due before they were read here."""
 
     def fill(self, until: int, at_most: int | None = None) -> None:
         """Prepare requests up to index `until`, no more than `at_most` of them.
@@ -291,13 +294,19 @@ class _Ahead(Generic[P]):
                 self.total = self._read
                 return
             self._read += 1
-            if not _needs_answers(request):
+            if request.index in self._taken:
+                self._taken.discard(request.index)
+            elif not _needs_answers(request):
                 self._prepared[request.index] = self._sender.prepare(request, NO_ANSWERS)
 
     def take(self, request: ScheduledRequest, answers: Mapping[int, Answer]) -> P:
         """What was prepared of a request; prepared now where that was too early."""
         prepared = self._prepared.pop(request.index, None)
-        return self._sender.prepare(request, answers) if prepared is None else prepared
+        if prepared is not None:
+            return prepared
+        if request.index >= self._read:
+            self._taken.add(request.index)
+        return self._sender.prepare(request, answers)
 
 
 def _cancel(task: asyncio.Task[None]) -> None:

@@ -20,7 +20,7 @@ from chairlift.records.client import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Seen = TypeVar("Seen", RequestTrace, HealthSample, ServerSample)
+Seen = TypeVar("Seen", bound=Observation)
 
 KINDS: Final[Mapping[str, type[Observation]]] = {
     "traces": RequestTrace,
@@ -29,14 +29,18 @@ KINDS: Final[Mapping[str, type[Observation]]] = {
 }
 """Each kind's name, which is also its file's."""
 
+_COLUMNS: Final[Mapping[type[object], tuple[str, ...]]] = {
+    kind: tuple(
+        field.name for field in dataclasses.fields(kind) if not (kind is RequestTrace and field.name == "chunks")
+    )
+    for kind in KINDS.values()
+}
+"""Fields that are columns as they are."""
+
 
 def to_row(observation: Observation) -> dict[str, Any]:
     """An observation as a mapping that JSON can hold. A trace's chunks are three columns, each as long as the other."""
-    row: dict[str, Any] = {
-        field.name: getattr(observation, field.name)
-        for field in dataclasses.fields(observation)
-        if field.name != "chunks"
-    }
+    row: dict[str, Any] = {name: getattr(observation, name) for name in _COLUMNS[type(observation)]}
     if isinstance(observation, RequestTrace):
         columns = zip(*observation.chunks, strict=True) if observation.chunks else ((), (), ())
         row |= dict(zip(("chunk_times", "chunk_tokens", "chunk_sources"), map(list, columns), strict=True))
@@ -51,7 +55,7 @@ def from_row(kind: type[Seen], row: Mapping[str, Any]) -> Seen:
     Raises:
         RecordError: a column without a default is missing, or has a value that cannot be.
     """
-    known = {field.name: row[field.name] for field in dataclasses.fields(kind) if field.name in row}
+    known = {name: row[name] for name in _COLUMNS[kind] if name in row}
     known = {
         name: tuple(value) if isinstance(value, list) and name != "series" else value for name, value in known.items()
     }
@@ -84,12 +88,10 @@ def schemas() -> dict[str, pa.Schema]:
     }
     tables = {}
     for name, kind in KINDS.items():
-        columns = [
-            pa.field(field.name, lists.get(field.name) or types[str(field.type).removesuffix(" | None")])
-            for field in dataclasses.fields(kind)
-            if field.name != "chunks"
-        ]
-        tables[name] = pa.schema(columns)
+        hints = {field.name: str(field.type).removesuffix(" | None") for field in dataclasses.fields(kind)}
+        tables[name] = pa.schema(
+            [pa.field(column, lists.get(column) or types[hints[column]]) for column in _COLUMNS[kind]]
+        )
     tables["chunks"] = pa.schema([("index", int64), ("time", int64), ("tokens", int64), ("source", text)])
     return tables
 

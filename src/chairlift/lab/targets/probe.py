@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from chairlift.core.errors import ConfigError
-from chairlift.lab.loads.text import Guess
+from chairlift.lab.loads.fitting import Guess
 from chairlift.lab.loads.words import WORDS
 from chairlift.lab.targets.bodies import Api, encode
 from chairlift.lab.targets.dialects import DIALECTS, OPENAI, Dialect, of_kind, recognise

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from chairlift.core.request import TokenId
 from chairlift.lab.client.options import Answer
+from chairlift.lab.loads.fitting import Guess
 from chairlift.lab.loads.load import Load
 from chairlift.lab.loads.prompts import Prompts, SafeIds
 from chairlift.lab.loads.request import ScheduledRequest
-from chairlift.lab.loads.text import EncodeChat, Guess, Message, TextPrompts
+from chairlift.lab.loads.text import EncodeChat, Message, TextPrompts
 from chairlift.text.chat import ChatTemplate
 from chairlift.text.tokenizer import Tokenizer
 

@@ -17,10 +17,10 @@ from chairlift.lab.client.health import allow_many_files
 from chairlift.lab.client.http import HttpStream, open_session
 from chairlift.lab.client.options import Answer, PromptWriter, RunOptions, Stop
 from chairlift.lab.client.stopwatch import Stopwatch
+from chairlift.lab.loads.fitting import Guess
 from chairlift.lab.loads.load import Load
 from chairlift.lab.loads.request import ScheduledRequest
 from chairlift.lab.loads.schedule import Schedule
-from chairlift.lab.loads.text import Guess
 from chairlift.lab.targets.base import TargetInfo
 from chairlift.lab.targets.bodies import Api, BodyWriter
 from chairlift.lab.targets.probe import ServerFacts, base_url, guess_lengths, look_at

@@ -1,0 +1,21 @@
+from chairlift.lab.client.options import Stop
+
+
+def test_a_stop_tells_its_listeners_once() -> None:
+    """Asking again does nothing."""
+    stop, heard = Stop(), list[str]()
+    stop.listen(lambda: heard.append("first"))
+    stop.listen(lambda: heard.append("second"))
+    stop.request()
+    stop.request()
+
+    assert heard == ["first", "second"]
+
+
+def test_who_listens_late_is_told_at_once() -> None:
+    """A stop asked for before the run began."""
+    stop, heard = Stop(), list[str]()
+    stop.request()
+    stop.listen(lambda: heard.append("late"))
+
+    assert heard == ["late"]
