@@ -10,6 +10,7 @@ from chairlift.core.config import POLICIES, SchedulerConfig
 from chairlift.core.plan import StepOutcome, StepPlan
 from chairlift.engine.loader import LoadedModel
 from chairlift.engine.sampling import BatchSampler
+from chairlift.records.reader import Run
 from chairlift.runners.fake import FakeRunner
 from tests.engine.tiny import Clock, byte_tokenizer
 
@@ -29,10 +30,8 @@ class TimedRunner(FakeRunner):
         return outcome
 
 
-@pytest.fixture(scope="module", name="runs")
-def _runs() -> list[DemoRun]:
-    clock = Clock()
-    loaded = LoadedModel(
+def _loaded(clock: Clock) -> LoadedModel:
+    return LoadedModel(
         name="fake",
         path=Path("fake"),
         runner=TimedRunner(clock),
@@ -43,10 +42,15 @@ def _runs() -> list[DemoRun]:
         memory="",
     )
 
+
+@pytest.fixture(scope="module", name="runs")
+def _runs() -> list[DemoRun]:
+    clock = Clock()
+
     def sleep(nanoseconds: int) -> None:
         clock.time += nanoseconds
 
-    return list(run_demo(loaded, SIZES, POLICIES, clock=clock, sleep=sleep))
+    return list(run_demo(_loaded(clock), SIZES, POLICIES, clock=clock, sleep=sleep))
 
 
 def test_the_load_has_the_lengths_it_announces() -> None:
@@ -126,3 +130,19 @@ def test_a_model_that_is_not_there_is_refused_with_the_way_out(
 
     assert main(["demo"]) == 2
     assert "make model" in capsys.readouterr().err
+
+
+def test_each_run_is_kept_in_a_folder_of_its_own_where_one_is_named(tmp_path: Path) -> None:
+    """Six runs leave six folders that read back, each with its load and policy in the manifest."""
+    clock = Clock()
+
+    def sleep(nanoseconds: int) -> None:
+        clock.time += nanoseconds
+
+    runs = list(run_demo(_loaded(clock), SIZES, POLICIES, clock=clock, sleep=sleep, folder=tmp_path))
+
+    for one in runs:
+        kept = Run(tmp_path / f"{one.load}-{one.policy}")
+        assert kept.complete
+        assert len(kept.requests()) == len(one.drive.requests)
+        assert kept.manifest.load["name"] == f"demo {one.load}"

@@ -23,6 +23,7 @@ def configure(parser: Parser) -> None:
     ):
         parser.add_argument(f"--{name}", type=int, default=default, metavar="N", help=text)
     parser.add_argument("--model", default=None, help="GGUF file or Hugging Face directory (default: the demo model)")
+    parser.add_argument("--record", type=Path, default=None, metavar="FOLDER", help="keep each run's records there")
     parser.add_argument(
         "--json", default=None, metavar="FILE", help="write the figures there too (- for standard output)"
     )
@@ -53,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{loaded.name}, loaded in {time.monotonic() - begun:.1f} s\n{loaded.memory}\n", flush=True)
     runs = []
     try:
-        for result in run_demo(loaded, sizes, POLICIES):
+        for result in run_demo(loaded, sizes, POLICIES, folder=arguments.record):
             runs.append(result)
             if not quiet:
                 print(f"{result.load}, {result.policy}: {result.drive.wall / 1e9:.1f} s", flush=True)

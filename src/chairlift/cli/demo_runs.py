@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from chairlift.core.config import PolicyName
@@ -13,6 +14,7 @@ from chairlift.engine.core import Clock, EngineCore
 from chairlift.engine.drive import Drive, Sleep, TimedRequest, drive
 from chairlift.engine.loader import LoadedModel
 from chairlift.engine.params import SamplingParams
+from chairlift.engine.recording import recorded
 from chairlift.text.tokenizer import Tokenizer
 
 LoadName = Literal["staggered", "straggler"]
@@ -82,10 +84,20 @@ def run_demo(
     *,
     clock: Clock = time.monotonic_ns,
     sleep: Sleep | None = None,
+    folder: Path | None = None,
 ) -> Iterator[DemoRun]:
     """Every load under every policy, each on an engine of its own with an empty KV pool; the model stays loaded.
 
+    Args:
+        loaded: the model.
+        sizes: of the loads.
+        policies: in the order in which they run.
+        clock: of the engines, nanoseconds.
+        sleep: on that clock.
+        folder: where each run's records go, in a folder of its own; None keeps none.
+
     Raises:
+        RecordError: a folder holds a run already, or cannot be written.
         RequestRefused: the sizes do not fit the model or the pool.
     """
     loads: dict[LoadName, list[TimedRequest]] = {
@@ -96,7 +108,10 @@ def run_demo(
         for policy in policies:
             config = replace(loaded.scheduler, policy=policy)
             core = EngineCore(config, loaded.runner, loaded.tokenizer, loaded.sampler, clock=clock)
-            yield DemoRun(load, policy, drive(core, schedule, sleep or _sleep))
+            kept = folder / f"{load}-{policy}" if folder else None
+            with recorded(core, loaded, kept, {"name": f"demo {load}", **asdict(sizes)}):
+                driven = drive(core, schedule, sleep or _sleep)
+            yield DemoRun(load, policy, driven)
 
 
 def as_json(runs: Sequence[DemoRun], sizes: DemoSizes) -> dict[str, Any]:

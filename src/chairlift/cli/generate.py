@@ -55,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     from chairlift.engine.core import EngineCore
     from chairlift.engine.loader import load_model
     from chairlift.engine.offline import run_batch
+    from chairlift.engine.recording import recorded
     from chairlift.server.batch import OpenAIBatch
     from chairlift.server.prompts import PromptReader
 
@@ -65,7 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
     form = OpenAIBatch(PromptReader(loaded.tokenizer, loaded.chat_template, names, _MOST_CHOICES))
     show = Display()
     try:
-        progress = run_batch(core, form, arguments.source, arguments.target, show)
+        with recorded(core, loaded, loaded.record):
+            progress = run_batch(core, form, arguments.source, arguments.target, show)
     except KeyboardInterrupt:
         show.end()
         print("interrupted: the same command again goes on from here.", file=sys.stderr)

@@ -31,6 +31,10 @@ class EngineConfig:
     chat_template: Path | None = None
     """A file with the chat template to use instead of the model's own."""
 
+    record: Path | None = None
+    """A folder to keep the run in: every step, request and decision as they happen, with settings, machine and
+    versions. Must not hold another run. Default: nothing is kept."""
+
     runner: RunnerSettings = field(default_factory=RunnerSettings)
     """Settings of the device."""
 

@@ -20,6 +20,7 @@ from chairlift.engine.core import EngineCore
 from chairlift.engine.loader import LoadedModel, load_model
 from chairlift.engine.outputs import OutputDelta, RequestOutput
 from chairlift.engine.params import SamplingParams
+from chairlift.engine.recording import Recording
 from chairlift.text.chat import require
 from chairlift.text.tokenizer import Tokenizer
 
@@ -59,6 +60,7 @@ class LLM:
         self.chat_template = loaded.chat_template
         self._core = EngineCore(loaded.scheduler, loaded.runner, loaded.tokenizer, loaded.sampler)
         self._core.end_input()
+        self._recording = Recording(self._core, loaded, loaded.record) if loaded.record else None
         self._numbers = itertools.count()
         self._engine = AsyncEngine(self._core)
         self._engine.start()
@@ -132,6 +134,8 @@ class LLM:
     def close(self) -> None:
         """End what is in progress and free the device. Closing again does nothing."""
         self._engine.stop()
+        if self._recording is not None:
+            self._recording.close()
 
     def __enter__(self) -> Self:
         return self

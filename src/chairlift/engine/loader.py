@@ -36,6 +36,8 @@ class LoadedModel:
     """With max_model_len fitted to the model."""
     memory: str
     """Where the memory goes, in lines for people."""
+    record: Path | None = None
+    """Where the run is kept; see EngineConfig.record."""
 
 
 def load_model(config: EngineConfig) -> LoadedModel:
@@ -80,6 +82,7 @@ def load_model(config: EngineConfig) -> LoadedModel:
         chat_template=template,
         scheduler=scheduler,
         memory=str(runner.memory),
+        record=config.record,
     )
 
 

@@ -12,6 +12,7 @@ from chairlift.engine.async_engine import AsyncEngine
 from chairlift.engine.config import EngineConfig
 from chairlift.engine.core import EngineCore
 from chairlift.engine.loader import LoadedModel, load_model
+from chairlift.engine.recording import recorded
 from chairlift.server.config import ServerConfig
 from chairlift.server.run import Server, bind, url
 from chairlift.server.service import Service
@@ -38,7 +39,8 @@ def serve(engine_config: EngineConfig, config: ServerConfig) -> None:
             for text in greeting(loaded, service, url(listener), time.perf_counter() - begun):
                 logger.info("%s", text)
 
-        Server(service, started).run(sockets=[listener])
+        with recorded(core, loaded, loaded.record):
+            Server(service, started).run(sockets=[listener])
     logger.info("ended.")
 
 
