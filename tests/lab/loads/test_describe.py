@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -43,6 +44,30 @@ def test_blocks_are_shared_as_far_as_prompts_are_alike() -> None:
 
     # [0 1 3] finds 0 1; [0 1 4 5 6] finds 0 1; [7] nothing; [0 1 4 5 8 ...] finds 0 1 4 5; [0 1 4 11 ...] finds 0 1 4
     assert told.shared_tokens == pytest.approx((32 + 32 + 0 + 64 + 48) / 335)
+
+
+def test_recorded_sessions_share_only_when_their_turns_follow() -> None:
+    """In the excerpt in BurstGPT's format one turn is long enough to extend the 472 + 18 tokens before it."""
+    burstgpt = "arrivals=trace arrivals.file=burstgpt.csv"
+    total = 472 + 1087 + 530 + 77 + 78 + 301 + 540 + 900 + 140
+
+    assert describe(schedule(burstgpt)).shared_tokens == 0
+    assert describe(schedule(f"{burstgpt} arrivals.follow=true")).shared_tokens == pytest.approx(490 / total)
+
+
+def test_a_block_that_was_seen_less_long_is_shared_as_far_as_it_was_seen(tmp_path: Path) -> None:
+    """A last block of 100 tokens, then the same block whole and another: 100 are shared; then the same again: all."""
+    rows = [(100, [5]), (600, [5, 6]), (600, [5, 6]), (600, [7, 6])]
+    (tmp_path / "x").write_text(
+        "".join(
+            f'{{"timestamp": {time}, "input_length": {tokens}, "output_length": 1, "hash_ids": {names}}}\n'
+            for time, (tokens, names) in enumerate(rows)
+        )
+    )
+
+    told = describe(schedule("arrivals=trace arrivals.file=x", tmp_path))
+
+    assert told.shared_tokens == (100 + 600) / 1900
 
 
 @given(st.integers(0, 200), st.integers(1, 3), st.integers(1, 4), st.integers(0, 5))

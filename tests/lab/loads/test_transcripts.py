@@ -39,6 +39,13 @@ def test_turns_are_what_each_side_adds(tmp_path: Path) -> None:
     assert read(tmp_path / "x", chat).chats == ((Exchange(4, 3), Exchange(1, 1)),)
 
 
+def test_an_answer_to_nobody_is_passed_over(tmp_path: Path) -> None:
+    """A chat that the assistant opens begins with the first question."""
+    chat = messages("assistant: hello there", "user: a", "assistant: b c d")
+
+    assert read(tmp_path / "x", chat).chats == ((Exchange(1, 3),),)
+
+
 def test_parts_of_a_message_count_as_far_as_they_are_text(tmp_path: Path) -> None:
     """A picture has no tokens here."""
     chat = messages("user: a", "assistant: b")

@@ -83,7 +83,7 @@ def describe(schedule: Schedule, token_time: Nanoseconds = 0) -> Description:
     Raises:
         ConfigError: it has no request in it.
     """
-    seen = Seen()
+    seen = Seen(extended=schedule.extends)
     prompts, outputs, starts, lasting = array("q"), array("q"), array("q"), array("q")
     sessions: set[int] = set()
     classes: Counter[str] = Counter()
@@ -134,27 +134,34 @@ def sample(schedule: Schedule) -> Iterator[ScheduledRequest]:
 
 
 class Seen:
-    """Prompts' beginnings, to tell how much of a new prompt was there before."""
+    """Prompts' beginnings, to tell how much of a new prompt was there before.
 
-    def __init__(self) -> None:
+    What nobody can begin with again is not remembered, so that a long trace takes little room.
+    """
+
+    def __init__(self, *, extended: bool) -> None:
+        """Nothing is known yet.
+
+        Args:
+            extended: whether later turns extend earlier prompts and answers.
+        """
         self.shared = self.total = 0
+        self._extended = extended
         self._lengths: dict[tuple[int, str, int], int] = {}  # longest seen, by path so far, stream and number
         self._paths: dict[tuple[int, str, int, int], int] = {}  # the path that a segment leads to
 
     def add(self, request: ScheduledRequest) -> None:
         """Count a prompt; it is known from now on, and so is its answer if a later turn may extend it."""
-        path, known = 0, True
+        path = 0  # where a path is new, nothing on it was seen
         for segment in request.recipe:
             self.total += segment.tokens
-            if segment.stream == "own" and request.session is None:
-                return  # nobody will have it again: a long trace need not be remembered
+            if segment.stream == "own" and (request.session is None or not self._extended):
+                return
             place = (path, segment.stream, segment.number)
             before = self._lengths.get(place, 0)
-            if known:
-                self.shared += min(before, segment.tokens)
-                known = before >= segment.tokens
+            self.shared += min(before, segment.tokens)
             path = self._remember(path, segment, before)
-        if request.session is not None:
+        if request.session is not None and self._extended:
             self._remember(path, Segment("answer", request.index, request.output_tokens), 0)
 
     def _remember(self, path: int, segment: Segment, before: int) -> int:

@@ -34,6 +34,7 @@ class Schedule:
         load: what it was made from.
         notes: what a reader should know about the files it was made from.
         files: sha256 by name of every file that went into it.
+        extends: whether later turns extend the prompts and answers before them.
     """
 
     def __init__(self, load: Load, count_tokens: CountTokens | None = None) -> None:
@@ -49,6 +50,8 @@ class Schedule:
         self.load = load
         self.notes: tuple[str, ...] = ()
         self.files: Mapping[str, str] = {}
+        whole = isinstance(load.lengths, TranscriptLengths) and load.lengths.turns == "all"
+        self.extends = load.sessions is not None or whole
         self._draws = Draws(load.seed)
         self._maker = Maker(load, self._draws)
         self._replay: Replay | None = None
@@ -56,6 +59,7 @@ class Schedule:
         if isinstance(load.arrivals, TraceReplay):
             trace = read_trace(_path(load, load.arrivals.file), load.arrivals.format)
             self._replay = Replay(load, load.arrivals, trace, self._maker)
+            self.extends = load.arrivals.follow
             self.notes, self.files = self._replay.notes, {load.arrivals.file: trace.sha256}
         elif load.lengths is not None:
             self._read_lengths(load.lengths, Drawn(load, self._draws), count_tokens)
