@@ -131,6 +131,9 @@ class ScriptedServer:
 
     def __init__(self) -> None:
         self.requests: asyncio.Queue[Exchange] = asyncio.Queue()
+        """What next() hands out."""
+        self.inbox = self.requests
+        """Where requests come in."""
         self.connections = 0
         self.url = ""
         self._server: asyncio.Server | None = None
@@ -173,7 +176,7 @@ class ScriptedServer:
                     ),
                     0,
                 )
-                self.requests.put_nowait(Exchange(head, await reader.readexactly(length), reader, writer))
+                self.inbox.put_nowait(Exchange(head, await reader.readexactly(length), reader, writer))
         except (asyncio.IncompleteReadError, OSError):
             writer.transport.abort()
 
@@ -187,3 +190,32 @@ async def scripted_server() -> AsyncIterator[ScriptedServer]:
         yield server
     finally:
         await server.stop()
+
+
+@asynccontextmanager
+async def paged_server(pages: dict[str, str | tuple[str, str]]) -> AsyncIterator[ScriptedServer]:
+    """A server of fixed pages by path, each a body or a status and a body. Other GETs find nothing; other POSTs are
+    left to the test.
+    """
+    async with scripted_server() as server:
+        everything, server.requests = server.requests, asyncio.Queue()
+
+        async def serve() -> None:
+            while True:
+                exchange = await everything.get()
+                method, path, _ = exchange.head.split(" ", 2)
+                if path in pages:
+                    page = pages[path]
+                    status, body = page if isinstance(page, tuple) else ("200 OK", page)
+                    exchange.answer(status, body)
+                elif method == "POST":
+                    server.requests.put_nowait(exchange)
+                else:
+                    exchange.answer("404 Not Found", "")
+
+        server.inbox = everything
+        task = asyncio.create_task(serve())
+        try:
+            yield server
+        finally:
+            task.cancel()

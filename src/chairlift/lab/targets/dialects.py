@@ -56,7 +56,7 @@ class Dialect:
     """The same within stream_options."""
 
 
-def _vllm_like(prefix: str) -> MetricNames:
+def _vllm_like(prefix: str, requests: str) -> MetricNames:
     return MetricNames(
         prefix=prefix,
         running=(f"{prefix}num_requests_running",),
@@ -64,7 +64,7 @@ def _vllm_like(prefix: str) -> MetricNames:
         kv_usage=(f"{prefix}kv_cache_usage_perc", f"{prefix}gpu_cache_usage_perc"),
         prompt_tokens=(f"{prefix}prompt_tokens_total",),
         output_tokens=(f"{prefix}generation_tokens_total",),
-        requests=(f"{prefix}request_success_total",),
+        requests=(f"{prefix}{requests}",),
         preemptions=(f"{prefix}num_preemptions_total",),
         prefix_queries=(f"{prefix}prefix_cache_queries_total", f"{prefix}gpu_prefix_cache_queries_total"),
         prefix_hits=(f"{prefix}prefix_cache_hits_total", f"{prefix}gpu_prefix_cache_hits_total"),
@@ -80,7 +80,7 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     Dialect(
         "chairlift",
         owner=("chairlift",),
-        metrics=_vllm_like("chairlift:"),
+        metrics=_vllm_like("chairlift:", "requests_finished_total"),
         token_ids=True,
         ignore_eos=True,
         priority=True,
@@ -88,7 +88,7 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     Dialect(
         "vllm",
         owner=("vllm",),
-        metrics=_vllm_like("vllm:"),
+        metrics=_vllm_like("vllm:", "request_success_total"),
         token_ids=True,
         ignore_eos=True,
         priority=True,

@@ -6,14 +6,16 @@ import itertools
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final, Self
 
 from chairlift import __version__
 from chairlift.core.errors import EngineError, RequestError, RequestRefused
 from chairlift.core.reasons import Reason
 from chairlift.core.request import FinishReason, TokenId
 from chairlift.engine.async_engine import AsyncEngine
-from chairlift.engine.core import EngineStats
+from chairlift.engine.config import EngineConfig
+from chairlift.engine.core import EngineCore, EngineStats
+from chairlift.engine.loader import load_model
 from chairlift.engine.outputs import OutputDelta
 from chairlift.engine.params import SamplingParams
 from chairlift.lab.client.clock import Clock, RunClock
@@ -59,6 +61,22 @@ class ModelTarget:
         self._end_input = end_input
         self._clock = clock
         self._runs = itertools.count()
+
+    @classmethod
+    def load(cls, model: str, settings: Mapping[str, Any] | None = None) -> Self:
+        """A model with an engine of its own.
+
+        Args:
+            model: see EngineConfig.model.
+            settings: any field of EngineConfig, RunnerSettings or SchedulerConfig by name.
+
+        Raises:
+            ConfigError, ModelError, OutOfDeviceMemory: as load_model.
+        """
+        loaded = load_model(EngineConfig.of(model, settings or {}))
+        return cls(
+            AsyncEngine(EngineCore(loaded.scheduler, loaded.runner, loaded.tokenizer, loaded.sampler)), loaded.name
+        )
 
     async def open(self) -> TargetInfo:
         """See Target.open."""

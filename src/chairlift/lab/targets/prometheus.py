@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from chairlift.lab.targets.dialects import MetricNames
 from chairlift.records.client import ServerSample
+
+_WELL: Final = frozenset({"stop", "length"})
+"""Where a server counts requests by how they ended, these are good ends."""
 
 
 def read_sample(page: str, names: MetricNames, *, buckets: bool = False) -> ServerSample:
@@ -26,7 +30,8 @@ def read_sample(page: str, names: MetricNames, *, buckets: bool = False) -> Serv
     wanted = "\n".join(line for line in page.splitlines() if _wanted(line, names.prefix, buckets=buckets))
     for family in text_string_to_metric_families(wanted + "\n"):
         for one in family.samples:
-            values.setdefault(one.name, []).append(one.value)
+            if one.labels.get("finished_reason", "stop") in _WELL:
+                values.setdefault(one.name, []).append(one.value)
             series[_key(one.name, one.labels)] = one.value
 
     def total(names: Iterable[str]) -> float | None:

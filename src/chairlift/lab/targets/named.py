@@ -1,0 +1,42 @@
+"""A target from what a user writes on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from chairlift.lab.targets.base import Target
+from chairlift.lab.targets.model import ModelTarget
+from chairlift.lab.targets.url import UrlSettings, UrlTarget
+from chairlift.text.chat import ChatTemplate
+from chairlift.text.tokenizer import Tokenizer
+
+
+def is_url(name: str) -> bool:
+    """Whether it names a server."""
+    return name.startswith(("http://", "https://"))
+
+
+def target_named(
+    name: str,
+    *,
+    server: UrlSettings | None = None,
+    tokenizer: Tokenizer | None = None,
+    template: ChatTemplate | None = None,
+    engine: Mapping[str, Any] | None = None,
+) -> Target:
+    """A server by its URL; anything else is a model, which is loaded.
+
+    Args:
+        name: the URL or the model.
+        server: for a URL: how it is talked to.
+        tokenizer: for a URL: see UrlTarget.
+        template: for a URL: see UrlTarget.
+        engine: for a model: see ModelTarget.load.
+
+    Raises:
+        ConfigError, ModelError, OutOfDeviceMemory: as UrlTarget and ModelTarget.load.
+    """
+    if is_url(name):
+        return UrlTarget(name, server, tokenizer=tokenizer, template=template)
+    return ModelTarget.load(name, engine)
