@@ -24,7 +24,10 @@ from chairlift.engine.params import SamplingParams
 from chairlift.engine.philox import uniforms
 from chairlift.runners.base import Sampled
 
-_BLOCK = 128
+_BLOCK = 256
+"""Tokens whose weights are added up at once."""
+_GROUP = 128
+"""Tokens of which only the largest is looked at first."""
 _CANDIDATES = 64
 """Peaked distributions, which models have almost always, keep their nucleus within so many tokens."""
 _FEW = 512
@@ -146,7 +149,7 @@ def nucleus(weights: Logits, mass: float) -> NDArray[np.int64]:
     """Ids, ascending, of the fewest largest weights whose sum is at least `mass` of the total; among equal weights the
     lower ids come first. At least one. No weight is negative.
     """
-    needed = mass * float(weights.sum(dtype=np.float64))
+    needed = mass * float(_block_sums(weights).sum())
     if len(weights) <= _FEW:
         return np.sort(_head(weights, np.arange(len(weights)), needed))
     ids = _at_least(weights, _CANDIDATES)
@@ -172,11 +175,9 @@ def _head(weights: Logits, ids: NDArray[np.int64], needed: float) -> NDArray[np.
 
 def pick(weights: Logits, number: float) -> int:
     """The place at which the cumulated weights pass `number` of their total. Places of weight 0 are never picked."""
-    whole = len(weights) // _BLOCK * _BLOCK
-    sums = weights[:whole].reshape(-1, _BLOCK).sum(axis=1)
-    cumulated = np.cumsum(np.append(sums, weights[whole:].sum()), dtype=np.float64)
+    cumulated = np.cumsum(_block_sums(weights))
     target = number * cumulated[-1]
-    block = min(int(np.searchsorted(cumulated, target, side="right")), len(sums))
+    block = min(int(np.searchsorted(cumulated, target, side="right")), len(cumulated) - 1)
     if block:
         target -= cumulated[block - 1]
     inside = np.cumsum(weights[block * _BLOCK : (block + 1) * _BLOCK], dtype=np.float64)
@@ -187,16 +188,23 @@ def pick(weights: Logits, number: float) -> int:
 
 
 def _at_least(values: Logits, count: int) -> NDArray[np.int64]:
-    """Ids, ascending, of all values from some bound on, which at least `count` values reach: the smallest set found
-    cheaply, by the count-th largest of the maxima of blocks.
+    """Ids, ascending, of all values from some bound on, which at least `count` values reach: a small set found cheaply,
+    by the count-th largest of the maxima of groups.
     """
-    whole = len(values) // _BLOCK * _BLOCK
-    maxima = values[:whole].reshape(-1, _BLOCK).max(axis=1)
+    groups = len(values) // _GROUP
+    maxima = values[: groups * _GROUP].reshape(_GROUP, groups).max(axis=0)  # by columns: that runs in full vectors
     if count <= len(maxima):
         bound = np.partition(maxima, len(maxima) - count)[len(maxima) - count]
     else:
         bound = np.partition(values, len(values) - count)[len(values) - count]
     return np.flatnonzero(values >= bound)
+
+
+def _block_sums(weights: Logits) -> NDArray[np.float64]:
+    """Sums of successive blocks, each in single precision, the last one shorter."""
+    whole = len(weights) // _BLOCK * _BLOCK
+    sums = np.einsum("ij->i", weights[:whole].reshape(-1, _BLOCK))  # thrice as fast as sum(axis=1)
+    return np.append(sums, weights[whole:].sum()).astype(np.float64)
 
 
 def _adjusted(logits: Logits, sequence: SequenceSampling) -> Logits:
