@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 
 from chairlift.core.blocks import BlockPool
 from chairlift.core.config import POLICIES, PolicyName
-from chairlift.core.errors import ConfigError, EngineClosed, EngineUnhealthy, RequestRefused
+from chairlift.core.errors import ConfigError, ContractError, EngineClosed, EngineUnhealthy, RequestRefused
 from chairlift.core.plan import StepOutcome, StepPlan
 from chairlift.core.reasons import Reason
 from chairlift.core.request import FinishReason
-from chairlift.engine.core import MAX_ATTEMPTS, EngineCore
+from chairlift.engine.core import EngineCore
+from chairlift.engine.faults import MAX_ATTEMPTS
 from chairlift.engine.sampling import BatchSampler
 from chairlift.runners.fake import FakeRunner
 from tests.engine.tiny import Clock, Inbox, LogitsRunner, ScriptedRunner, Witness, make_core, run, submit
@@ -388,6 +389,55 @@ def test_a_broken_device_leaves_nobody_hanging() -> None:
     with pytest.raises(EngineUnhealthy, match="fell off the bus"):
         submit(core, "late", inbox, max_tokens=1)
     assert core.step() is not None
+
+
+def test_a_bug_in_the_engine_leaves_nobody_hanging_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a step raises, every request ends with it, and closing still works."""
+    core, inbox = make_core(), Inbox()
+    for name in "ab":
+        submit(core, name, inbox, max_tokens=9)
+    core.step()
+
+    def fail(*args: Any) -> None:
+        raise ContractError("the books do not balance")
+
+    monkeypatch.setattr(core._scheduler, "commit", fail)
+    run(core)
+    core.close()
+
+    assert inbox.reasons() == dict.fromkeys("ab", FinishReason.ERROR)
+    assert "the books do not balance" in core.health().cause
+
+
+def test_health_is_green_again_when_the_failing_work_is_gone() -> None:
+    """Nothing is left that could fail: a red light for ever would keep everybody away."""
+    runner = FakeRunner(vocabulary=128)
+    broken_for(runner, MAX_ATTEMPTS, step=0)
+    core, inbox = make_core(runner), Inbox()
+    submit(core, "a", inbox, max_tokens=4)
+    run(core)
+    assert not core.health().ok
+
+    core.step()
+
+    assert core.health().ok
+
+
+def test_closing_in_the_middle_of_a_step_ends_everyone() -> None:
+    """An interrupt between plan and commit leaves a step in flight; closing ends its requests all the same."""
+
+    class Interrupted(FakeRunner):
+        def execute(self, plan: StepPlan) -> StepOutcome:
+            raise KeyboardInterrupt
+
+    core, inbox = make_core(Interrupted()), Inbox()
+    submit(core, "a", inbox, max_tokens=4)
+    with pytest.raises(KeyboardInterrupt):
+        core.step()
+
+    core.close()
+
+    assert inbox.reasons() == {"a": FinishReason.CANCELLED}
 
 
 class RefusingPool(BlockPool):

@@ -79,8 +79,8 @@ def test_every_line_is_answered(policy: PolicyName, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_queue_shorter_than_a_batch_does_not_hold_it_for_ever(policy: PolicyName, tmp_path: Path) -> None:
-    """Where the queue may hold fewer requests than a batch, batches leave with what there is."""
-    progress = answer(tmp_path, *map(line, "abcdefg"), policy=policy, batch_size=8, max_queued_requests=3)
+    """Where the queue may hold fewer requests than a batch, batches leave with what there is and wait for no clock."""
+    progress = answer(tmp_path, *map(line, "abcdefg"), policy=policy, max_queued_requests=3, max_wait=10**15)
 
     assert progress.done == 7
 

@@ -51,7 +51,7 @@ class _OpenBatch:
 
 
 class Recorder:
-    """Makes the records, and shows them to the observers when flushed; does nothing while there are none."""
+    """Makes the records, and shows them to the observers; makes none while there are none."""
 
     def __init__(self, shape: ModelShape | None, pool: BlockPool, observers: Iterable[Observer]) -> None:
         self._shape = shape
@@ -117,12 +117,16 @@ class Recorder:
             self._pending.append(self._batch.record())
             self._batch = None
 
-    def flush(self) -> None:
-        """Show what is pending. Not under a lock: an observer may write files."""
+    def pending(self) -> list[Record]:
+        """The records since the last call."""
         pending, self._pending = self._pending, []
+        return pending
+
+    def show(self, records: list[Record]) -> None:
+        """Show them to the observers. Not under a lock: an observer may write files."""
         for observer in self._observers:
             try:
-                for record in pending:
+                for record in records:
                     _show(observer, record)
             except Exception:  # an observer's trouble is not the engine's
                 logger.exception("observer %r failed and is not called any more; the engine goes on.", observer)
