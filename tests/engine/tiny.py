@@ -32,7 +32,7 @@ VOCABULARY = 257
 
 def byte_tokenizer() -> Tokenizer:
     """Token n is the byte n; 256 is `<end>`."""
-    vocabulary = {letter: n for n, letter in enumerate(_letters())}
+    vocabulary = {letter: n for n, letter in enumerate(byte_letters())}
     backend = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()
@@ -40,7 +40,7 @@ def byte_tokenizer() -> Tokenizer:
     return Tokenizer(backend, SpecialTokens(eos_id=END, end_ids=frozenset({END})), {"eos_token": "<end>"})
 
 
-def _letters() -> list[str]:
+def byte_letters() -> list[str]:
     """GPT-2's printable letter for each byte."""
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = iter(range(256, 512))
