@@ -17,6 +17,7 @@ from chairlift.core.request import Nanoseconds
 _SCALES = (1.0, 128.0, 8.0, 4096.0)
 """Typical sizes of the features, to keep the equations well conditioned."""
 _SIZE = len(_SCALES)
+_NO_LIMIT = 2**31
 _MIN_STEPS = 8
 """Steps before a prediction is given: twice the unknowns."""
 _FORGET = 0.995
@@ -67,7 +68,8 @@ class StepCost:
         left = target - self.time(StepFeatures(0, rows, context))
         if left <= 0:
             return 0
-        return int(left / self.per_prompt_token) if self.per_prompt_token > 0 else 2**31
+        # A cost next to nothing limits nothing, and dividing by it may be too much for a float.
+        return _NO_LIMIT if self.per_prompt_token * _NO_LIMIT <= left else int(left / self.per_prompt_token)
 
 
 class StepTimePredictor:
