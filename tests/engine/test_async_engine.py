@@ -125,6 +125,19 @@ async def test_a_reader_that_goes_away_frees_its_blocks(state: str, how: str) ->
     assert (stats.counters.finished[CANCELLED], stats.counters.finished[LENGTH]) == (1, 1)
 
 
+async def test_a_late_goodbye_does_not_reach_a_namesake() -> None:
+    """A stream whose end was never read is dropped when another request bears its id already: that one goes on."""
+    async with engine_on(FakeRunner(vocabulary=128)) as engine:
+        first = begin(engine, "a", 2)
+        await read(begin(engine, "other", 20))  # by then the first has ended, unread
+
+        second = begin(engine, "a", 30)
+        del first
+        gc.collect()
+
+        assert (await read(second))[-1].finish_reason is LENGTH
+
+
 async def test_cancelling_ends_the_stream_with_that_reason() -> None:
     """Whoever cancels and reads on learns that it was cancelled."""
     runner = GatedRunner()

@@ -51,7 +51,7 @@ def test_an_abandoned_request_is_cancelled_before_the_next_step() -> None:
     submit(core, "a", inbox, max_tokens=100)
     thread.start()
 
-    thread.abandon("a")
+    thread.abandon("a", inbox)
     runner.open()
 
     assert inbox.done.wait(30)

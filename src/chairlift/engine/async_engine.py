@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -70,14 +71,14 @@ class RequestStream:
     request is cancelled and its KV blocks are free at the end of the step in flight.
     """
 
-    def __init__(self, request_id: str, mailbox: _Mailbox, abandon: Callable[[str], None], max_tokens: int) -> None:
+    def __init__(self, request_id: str, mailbox: _Mailbox, abandon: Callable[[], None], max_tokens: int) -> None:
         self.request_id = request_id
         self.max_tokens = max_tokens
         """What may be generated at most, with max_model_len and the pool taken into account."""
         self._mailbox = mailbox
         self._finished = False
         # Not engine.cancel: a collector may run this in any thread, at any moment.
-        self._abandon = weakref.finalize(self, abandon, request_id)
+        self._abandon = weakref.finalize(self, abandon)
         self._abandon.atexit = False
 
     def __aiter__(self) -> Self:
@@ -171,19 +172,20 @@ class AsyncEngine:
             EngineClosed: the engine was shut down, or is being.
             EngineUnhealthy: the device broke down.
         """
-        courier = self._courier()
         mailbox = _Mailbox()
+        sink = partial(self._courier().add, mailbox)
         accepted = self.core.submit(
             prompt_token_ids,
             params,
             request_id=request_id,
-            sink=lambda delta: courier.add(mailbox, delta),
+            sink=sink,
             priority=priority,
             cache_salt=cache_salt,
             arrival=arrival,
         )
         self._thread.wake()
-        return RequestStream(request_id, mailbox, self._thread.abandon, accepted.max_tokens)
+        abandon = partial(self._thread.abandon, request_id, sink)
+        return RequestStream(request_id, mailbox, abandon, accepted.max_tokens)
 
     def cancel(self, request_id: str) -> None:
         """See EngineCore.cancel."""

@@ -34,6 +34,9 @@ class AnswerBook:
     def __iter__(self) -> Iterator[Answer]:
         return iter(self._answers.values())
 
+    def __contains__(self, request_id: str) -> bool:
+        return request_id in self._answers
+
     def __getitem__(self, request_id: str) -> Answer:
         return self._answers[request_id]
 

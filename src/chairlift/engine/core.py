@@ -173,11 +173,17 @@ class EngineCore:
             self._desk.take_in(answer, params, stop_ids)
             return verdict
 
-    def cancel(self, request_id: str) -> None:
+    def cancel(self, request_id: str, sink: Sink | None = None) -> None:
         """The request is not wanted any more: its blocks are free at the end of the step in flight. An id that has
         ended or was never here is no error.
+
+        Args:
+            request_id: whom.
+            sink: only the request that was submitted with it, not a later one of the same id.
         """
         with self._lock:
+            if sink is not None and not self._desk.serves(request_id, sink):
+                return
             now = self._clock()
             self._release(self._scheduler.cancel(request_id, now), now)
 

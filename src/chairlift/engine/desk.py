@@ -38,6 +38,10 @@ class Desk:
         """Whether any answer is in progress or undelivered."""
         return bool(self.book) or bool(self._outbox)
 
+    def serves(self, request_id: str, sink: Sink) -> bool:
+        """Whether the request with this id is in progress and goes to this sink."""
+        return request_id in self.book and self.book[request_id].sink is sink
+
     def take_in(self, answer: Answer, params: SamplingParams, stop_ids: frozenset[TokenId]) -> None:
         """A request was accepted."""
         self._sampler.add(answer.request_id, params, stop_ids)

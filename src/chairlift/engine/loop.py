@@ -10,6 +10,7 @@ from queue import Empty, SimpleQueue
 from chairlift.core.plan import Wait
 from chairlift.core.reasons import Reason
 from chairlift.core.status import Health
+from chairlift.engine.answer import Sink
 from chairlift.engine.core import EngineCore
 
 logger = logging.getLogger("chairlift.engine")
@@ -29,7 +30,7 @@ class StepThread:
         self._core = core
         # A SimpleQueue, because a garbage collector may call abandon() in the middle of anything: its put() may be
         # entered again, which no lock or event allows.
-        self._bell: SimpleQueue[str | None] = SimpleQueue()
+        self._bell: SimpleQueue[tuple[str, Sink] | None] = SimpleQueue()
         self._stop = False
         self._drain = False
         self._thread = threading.Thread(target=self._run, name="chairlift-steps", daemon=True)
@@ -47,9 +48,11 @@ class StepThread:
         """Something has changed: look again. Any thread."""
         self._bell.put(None)
 
-    def abandon(self, request_id: str) -> None:
-        """The request is not wanted any more: it is cancelled before the next step. Safe in a finalizer."""
-        self._bell.put(request_id)
+    def abandon(self, request_id: str, sink: Sink) -> None:
+        """The request submitted with this sink is not wanted any more: unless it has ended, it is cancelled before the
+        next step. Safe in a finalizer.
+        """
+        self._bell.put((request_id, sink))
 
     def stop(self, *, drain: bool = False) -> None:
         """End the thread and the engine; returns when both have ended. Any other thread, any number of times.
@@ -88,7 +91,7 @@ class StepThread:
             ring = self._bell.get(block=seconds != 0, timeout=seconds)
             while True:
                 if ring is not None:
-                    self._core.cancel(ring)
+                    self._core.cancel(*ring)
                 ring = self._bell.get_nowait()
         except Empty:
             return
