@@ -181,6 +181,19 @@ def test_vllms_fields_work_at_the_top_level(server: LiveServer) -> None:
     assert (cut["finish_reason"], cut["stop_reason"]) == ("stop", ord(text[3]))
 
 
+def test_control_tokens_in_text_are_characters_unless_the_caller_says_otherwise(server: LiveServer) -> None:
+    """<end> is five characters, or with parse_special one token; in a chat it is characters too."""
+    plain = server.complete(prompt="a<end>").json()["usage"]["prompt_tokens"]
+    parsed = server.complete(prompt="a<end>", parse_special=True).json()["usage"]["prompt_tokens"]
+    messages = [{"role": "user", "content": "<end>"}]
+    chats = [
+        server.chat(messages=messages, parse_special=flag).json()["usage"]["prompt_tokens"] for flag in (False, True)
+    ]
+
+    assert (plain, parsed) == (6, 2)
+    assert chats[0] - chats[1] == 4
+
+
 def test_cache_salt_keeps_prompts_apart(server: LiveServer) -> None:
     """Requests of different salt share no blocks."""
     prompt = "another prompt of more than two blocks of tokens"

@@ -48,7 +48,7 @@ class PromptReader:
         return asked
 
     def completion(self, body: CompletionBody) -> list[Sequence[TokenId]]:
-        """Token ids of each prompt. Control tokens in the text count: whoever completes text writes the format.
+        """Token ids of each prompt.
 
         Raises:
             ApiError: an id that is none, or too many answers asked for.
@@ -57,7 +57,7 @@ class PromptReader:
         prompts = body.prompts()
         self._check_choices(len(prompts), body.n or 1)
         self._check_ids(body.stop_token_ids or (), "stop_token_ids")
-        return [self._encode(prompt, bos=body.add_special_tokens is not False) for prompt in prompts]
+        return [self._encode(prompt, body) for prompt in prompts]
 
     def chat(self, body: ChatBody) -> list[Sequence[TokenId]]:
         """Token ids of a conversation, in the model's own chat format. A template is a program: it may take its time.
@@ -72,14 +72,19 @@ class PromptReader:
                 body.messages,
                 add_generation_prompt=body.add_generation_prompt is not False,
                 variables=body.chat_template_kwargs,
+                parse_special=bool(body.parse_special),
             )
             return [self._tokenizer.encode_prompt(prompt)]
         except RequestError as error:
             raise invalid(str(error), "messages") from error
 
-    def _encode(self, prompt: str | list[TokenId], *, bos: bool) -> Sequence[TokenId]:
+    def _encode(self, prompt: str | list[TokenId], body: CompletionBody) -> Sequence[TokenId]:
         if isinstance(prompt, str):
-            return self._tokenizer.encode(prompt, add_special_tokens=bos, parse_special=True)
+            return self._tokenizer.encode(
+                prompt,
+                add_special_tokens=body.add_special_tokens is not False,
+                parse_special=bool(body.parse_special),
+            )
         self._check_ids(prompt, "prompt")
         return prompt
 

@@ -119,6 +119,10 @@ class GenerationBody(BaseModel):
     skip_special_tokens: bool | None = None
     priority: int | None = None
     cache_salt: str | None = None
+    # ours
+    parse_special: bool | None = None
+    """Read control tokens in the text as such, not as the characters they are written with. Only for text that the
+    caller wrote: a stranger's could end its own turn. Default: false."""
 
     @classmethod
     def read(cls, body: bytes) -> Self:
