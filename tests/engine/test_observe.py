@@ -167,7 +167,7 @@ def test_a_failed_row_is_counted_and_told() -> None:
         submit(core, name, inbox, max_tokens=3, ignore_eos=True)
     run(core)
 
-    assert [step.failures for step in witness.steps] == [1, 0, 0]
+    assert [(step.rows, step.samples, step.failures) for step in witness.steps] == [(2, 1, 1), (1, 1, 0), (1, 1, 0)]
     assert "not finite" in witness.requests["b"].error
     assert witness.requests["b"].output_tokens == 0
 

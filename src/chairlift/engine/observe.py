@@ -90,7 +90,7 @@ class Recorder:
             committed=now,
             device_time=outcome.device_time,
             rows=len(plan),
-            samples=len(outcome.tokens),
+            samples=sum(row not in outcome.failures for row in plan.sampled_rows),
             failures=len(outcome.failures),
             prefill=counts.prefill,
             decode=counts.decode,
