@@ -1,11 +1,12 @@
 from array import array
+from dataclasses import fields
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chairlift.core.plan import RowKind
-from chairlift.runners.openvino.inputs import columns_to_inputs, step_inputs
+from chairlift.runners.openvino.inputs import StepInputs, columns_to_inputs, decodes_to_inputs, step_inputs
 from tests.runners.openvino.helpers import Row, plan_of
 
 
@@ -80,3 +81,19 @@ def test_columns_agree_with_a_loop_over_rows(drawn: list[tuple[int, int, int]]) 
         first, last = inputs.block_indices_begins[row : row + 2]
         assert inputs.block_indices[first:last].tolist() == tables[row].tolist()
     assert inputs.max_context_len == max(start + count for start, count in zip(starts, counts, strict=True))
+
+
+@given(st.lists(st.tuples(st.integers(0, 50_000), st.integers(0, 300), st.integers(0, 3)), min_size=1, max_size=40))
+def test_decodes_alone_have_the_same_arrays_as_any_rows(drawn: list[tuple[int, int, int]]) -> None:
+    """The short way for steps of decodes gives what the general one gives, in types and values."""
+    tokens, starts, _ = zip(*drawn, strict=True)
+    tables = [array("i", range(i, i + start // 32 + 1 + spare)) for i, (_, start, spare) in enumerate(drawn)]
+    ones, zeros, rows = [1] * len(drawn), [0] * len(drawn), np.arange(len(drawn))
+
+    short = decodes_to_inputs(tokens, starts, tables)
+
+    general = columns_to_inputs(tokens, starts, ones, zeros, tables, rows)
+    for field in fields(StepInputs):
+        mine, other = getattr(short, field.name), getattr(general, field.name)
+        assert (mine.dtype, mine.shape) == (other.dtype, other.shape)
+        assert np.array_equal(mine, other)
