@@ -144,14 +144,18 @@ class BlockPool:
             if known[block] is None and index.setdefault(key, block) == block:
                 known[block] = key
 
-    def release(self, table: array[int]) -> None:
+    def release(self, table: array[int], *, spoilt: bool = False) -> None:
         """Drop the table's references and empty it. Its end is released first, and so evicted before what it builds
         on.
+
+        What is `spoilt` stays known to nobody, unless somebody else uses it.
         """
         references, keys = self._references, self._keys
         for block in reversed(table):
             references[block] -= 1
             if references[block] == 0:
+                if spoilt:
+                    self._forget(block)
                 if keys[block] is None:
                     self._free.append(block)
                 else:

@@ -176,7 +176,7 @@ class Scheduler:
         """The step did not happen: no sequence moves on, and the time since plan() is host time.
 
         Who was admitted keeps its reservation and who was preempted stays so (a step that failed half-way may have
-        written to those blocks); the next plan builds on it.
+        written to those blocks), and the decisions told with the plan stand; the next plan builds on it.
         """
         self._check_flight(plan)
         self._ledger.check(now)

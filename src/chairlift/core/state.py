@@ -92,11 +92,16 @@ class SchedulerState:
         self.decide(sequence, word, {"output_tokens": sequence.output_length})
 
     def free(self, sequence: Sequence) -> None:
-        """Give back its blocks, if it holds any; what they hold stays known."""
+        """Give back its blocks, if it holds any; what they hold stays known.
+
+        Not so after an error: the next request that begins alike must not read what may have caused it.
+        """
         if not sequence.table:
             return
-        self.publish(sequence)
-        self.pool.release(sequence.table)
+        spoilt = sequence.finish_reason is FinishReason.ERROR
+        if not spoilt:
+            self.publish(sequence)
+        self.pool.release(sequence.table, spoilt=spoilt)
         sequence.room = sequence.published = 0
 
     def leave(self, sequence: Sequence) -> Finished:

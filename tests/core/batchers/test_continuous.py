@@ -343,6 +343,29 @@ def test_a_failure_on_the_first_token_ends_one_request() -> None:
     assert _step(driver).request_ids == ("a", "c")
 
 
+def test_what_a_failed_request_computed_is_shared_with_nobody() -> None:
+    """A fault in keys and values would otherwise fail every later request that begins alike; what another running
+    request shares stays.
+    """
+    scheduler = _continuous(block_size=4)
+    bad = request("bad", prompt=16, max_tokens=9)
+    submit(scheduler, bad)
+    driver = Driver(scheduler)
+    driver.steps(2)
+    submit(scheduler, request("beside", prompt=bad.prompt[:9], max_tokens=9), now=driver.now)
+    _step(driver)
+    driver.runner.failing["bad"] = "no finite logit"
+    _step(driver)
+    assert driver.log.finished["bad"].reason is FinishReason.ERROR
+    hits = scheduler.counters.prefix_hits
+
+    submit(scheduler, request("again", prompt=bad.prompt, max_tokens=2), now=driver.now)
+    _step(driver)
+
+    assert scheduler.counters.prefix_hits == hits + 8, "the two blocks that the other uses"
+    scheduler.check_integrity()
+
+
 def test_a_failure_in_the_middle_of_a_prompt_ends_it_too() -> None:
     """A row need not sample to fail."""
     scheduler = _continuous(max_num_batched_tokens=20)

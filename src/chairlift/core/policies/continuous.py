@@ -24,7 +24,7 @@ class StepView(Protocol):
 
     @property
     def prefilling(self) -> tuple[Sequence, ...]:
-        """Admitted sequences whose prompts are not complete, in queue order."""
+        """Admitted sequences whose prompts are not complete, in the order of admission."""
 
     @property
     def steps_since_prefill(self) -> int:
