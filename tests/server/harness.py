@@ -16,6 +16,7 @@ import httpx
 
 from chairlift.core.config import SchedulerConfig
 from chairlift.core.plan import StepOutcome, StepPlan
+from chairlift.engine.answer import Sink
 from chairlift.engine.async_engine import AsyncEngine
 from chairlift.engine.core import EngineCore, EngineStats
 from chairlift.records.observer import Observer
@@ -178,8 +179,8 @@ class LiveServer:
         steps = self.engine._thread
         abandon = steps.abandon
 
-        def watched(request_id: str) -> None:
-            abandon(request_id)
+        def watched(request_id: str, sink: Sink) -> None:
+            abandon(request_id, sink)
             self.abandoned.put(request_id)
 
         steps.abandon = watched  # type: ignore[method-assign]

@@ -36,8 +36,8 @@ class Generation:
         choices_per_prompt = body.n or 1
         params = [body.sampling(choice) for choice in range(choices_per_prompt)]
         streams: list[RequestStream] = []
-        try:
-            with engine.core.together():
+        with engine.core.together():
+            try:
                 for prompt in prompts:
                     for one in params:
                         stream = engine.submit(
@@ -48,10 +48,11 @@ class Generation:
                             cache_salt=body.cache_salt or "",
                         )
                         streams.append(stream)
-        except BaseException:
-            for stream in streams:
-                stream.cancel()
-            raise
+            except BaseException:
+                # Not the streams' own cancel(): that acts after the next step, this before it is planned.
+                for stream in streams:
+                    engine.cancel(stream.request_id)
+                raise
         return cls(streams, choices_per_prompt)
 
     def close(self) -> None:
