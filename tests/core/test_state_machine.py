@@ -375,4 +375,4 @@ class TestT13(SchedulerMachine.TestCase):  # type: ignore[misc,valid-type] # mad
     replays, whatever is done in whatever order.
     """
 
-    settings = settings(max_examples=max(500, settings().max_examples), stateful_step_count=40)
+    settings = settings(max_examples=max(400, settings().max_examples), stateful_step_count=40)
