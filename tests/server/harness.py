@@ -113,7 +113,7 @@ class LiveServer:
         self.engine = AsyncEngine(EngineCore(config or SchedulerConfig(), self.runner, tokenizer))
         self.departures = Departures()
         self.engine.attach(self.departures)
-        self.abandoned: SimpleQueue[str] = SimpleQueue()
+        self._abandoned: SimpleQueue[str] = SimpleQueue()
         self._watch_abandon()
         template = ChatTemplate(TEMPLATE, tokenizer, source="test") if with_template else None
         settings = server or ServerConfig(port=0)
@@ -152,6 +152,10 @@ class LiveServer:
     def stats(self) -> EngineStats:
         return self.engine.stats()
 
+    def await_abandoned(self) -> str:
+        """Wait until the server has given a request up; its id."""
+        return self._abandoned.get(timeout=PATIENCE)
+
     def post(self, path: str, body: object, **options: Any) -> httpx.Response:
         return self.http.post(path, json=body, **options)
 
@@ -181,7 +185,7 @@ class LiveServer:
 
         def watched(request_id: str, sink: Sink) -> None:
             abandon(request_id, sink)
-            self.abandoned.put(request_id)
+            self._abandoned.put(request_id)
 
         steps.abandon = watched  # type: ignore[method-assign]
 

@@ -50,7 +50,7 @@ def test_t10_a_client_that_leaves_while_decoding_frees_its_blocks_in_one_step(
         server.runner.allow(4)
         for _ in range(5):
             server.runner.await_step()
-    server.abandoned.get(timeout=30)
+    server.await_abandoned()
 
     server.runner.allow()
     left = server.departures.next()
@@ -71,7 +71,7 @@ def test_t10_a_client_that_leaves_while_prefilling_frees_its_blocks_in_one_step(
         server.runner.allow()
         for _ in range(2):
             server.runner.await_step()
-    server.abandoned.get(timeout=30)
+    server.await_abandoned()
 
     server.runner.allow()
     left = server.departures.next()
@@ -90,7 +90,7 @@ def test_t10_a_client_that_leaves_the_queue_never_runs(server: LiveServer, path:
         server.runner.await_step()
         with server.raw(path, body(path, "waits", stream=stream)):
             wait_until(lambda: server.stats().usage.waiting)
-        waiting = server.abandoned.get(timeout=30)
+        waiting = server.await_abandoned()
 
         server.runner.allow()
         server.runner.await_step()
@@ -102,7 +102,7 @@ def test_t10_a_client_that_leaves_the_queue_never_runs(server: LiveServer, path:
         assert left.request_id == waiting
         assert left.admitted is None
         server.runner.await_step()
-    server.abandoned.get(timeout=30)
+    server.await_abandoned()
     server.runner.allow()
     server.departures.next()
     check_nothing_left(server, cancelled=2)
@@ -129,7 +129,7 @@ def test_t10_every_choice_of_a_request_is_given_up(server: LiveServer) -> None:
     with server.raw(PATHS[0], body(PATHS[0], "abc", stream=True, prompt=["one", "two"], n=2)):
         server.runner.await_step()
     for _ in range(4):
-        server.abandoned.get(timeout=30)
+        server.await_abandoned()
 
     server.runner.allow()
     assert {server.departures.next().finish_reason for _ in range(4)} == {FinishReason.CANCELLED}

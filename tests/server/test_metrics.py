@@ -91,7 +91,7 @@ def test_latencies_leave_out_who_was_not_answered(gated: LiveServer) -> None:
         gated.runner.allow(2)
         for _ in range(3):
             gated.runner.await_step()
-    gated.abandoned.get(timeout=30)
+    gated.await_abandoned()
     gated.runner.allow()
     gated.departures.next()
     seen = scrape(gated)

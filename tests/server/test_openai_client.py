@@ -144,7 +144,7 @@ def test_closing_a_stream_early_frees_its_blocks() -> None:
         server.runner.allow()
         with client.completions.create(model="fake", prompt="Once", max_tokens=100, stream=True) as stream:
             assert next(iter(stream)).choices[0].text
-        server.abandoned.get(timeout=30)
+        server.await_abandoned()
         server.runner.allow()
         server.departures.next()
 

@@ -31,7 +31,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raises ConfigError with the message and where to read on."""
-        raise ConfigError(f"{message.rstrip('.')}. See {self.prog} --help.")
+        raise ConfigError(f"{message if message.endswith('?') else message.rstrip('.') + '.'} See {self.prog} --help.")
 
     def read(self, argv: Sequence[str]) -> argparse.Namespace:
         """Parse a command's arguments.
