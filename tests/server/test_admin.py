@@ -100,3 +100,14 @@ def test_with_a_key_only_its_holder_may(monkeypatch: pytest.MonkeyPatch) -> None
     with LiveServer(server=ServerConfig(port=0, enable_admin=True, api_key="k")) as live:
         assert live.http.get("/admin/policy").status_code == 401
         assert live.http.get("/admin/policy", headers={"authorization": "Bearer k"}).status_code == 200
+
+
+def test_a_page_of_another_site_may_not_switch(server: LiveServer) -> None:
+    """A browser says where a request comes from: only the server's own pages pass."""
+    own = server.http.post("/admin/policy", json={"policy": "continuous"}, headers={"origin": server.url})
+    for origin in ("https://example.org", "null", "http://[broken"):
+        other = server.http.post("/admin/policy", json={"policy": "static"}, headers={"origin": origin})
+        assert other.status_code == 403
+
+    assert own.status_code == 200
+    assert server.engine.config.policy == "continuous"

@@ -48,7 +48,10 @@ def admin_routes(service: Service) -> APIRouter:
 
 
 def _check_client(service: Service, request: Request) -> None:
-    """Without a key, only this machine; with one, whoever passed the key check."""
+    """Without a key, only this machine, and no page of another site in its browser; with one, whoever has it."""
+    origin = request.headers.get("origin")
+    if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
+        raise ApiError(403, f"/admin does not answer pages of another site ({origin}).", code="other_origin")
     host = request.client.host if request.client else ""
     if service.config.api_key is None and host not in _LOOPBACK:
         raise ApiError(

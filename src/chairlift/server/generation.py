@@ -95,16 +95,20 @@ class Generation:
         Raises:
             ApiError: a choice ended otherwise than by stop or length.
         """
+        if len(self._streams) == 1:  # by far the most: no tasks needed
+            async for delta in self._streams[0]:
+                _check_end(delta)
+                yield 0, delta
+            return
         waiting = {asyncio.ensure_future(anext(stream)): choice for choice, stream in enumerate(self._streams)}
         try:
             while waiting:
                 done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 for task in sorted(done, key=lambda task: waiting[task]):
                     choice, delta = waiting.pop(task), task.result()
+                    _check_end(delta)
                     if delta.finish_reason is None:
                         waiting[asyncio.ensure_future(anext(self._streams[choice]))] = choice
-                    else:
-                        _check_end(delta)
                     yield choice, delta
         finally:
             for task in waiting:
