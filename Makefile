@@ -10,14 +10,14 @@ PYTHON ?=
 WORKERS ?= 2
 FUZZ_SECONDS ?= 600
 MODEL ?= .models/SmolLM2-135M-Instruct.Q4_1.gguf
-# Modules that begin with an underscore are shared by the others.
-BENCH ?= $(filter-out _%,$(basename $(notdir $(wildcard benchmarks/*.py))))
+# Modules that begin with an underscore are shared by the others; peers need `make setup-peers`.
+BENCH ?= $(filter-out _% peers,$(basename $(notdir $(wildcard benchmarks/*.py))))
 ARGS ?=
 
-.PHONY: help setup model run serve test lint format types contracts unit fuzz bench lock clean
+.PHONY: help setup model run serve test lint format types contracts unit fuzz bench setup-peers bench-peers lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Virtual environment with the locked dependencies (PYTHON=… chooses the interpreter)
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" scripts/setup.sh
@@ -55,6 +55,12 @@ fuzz: setup ## Property tests with fresh random seeds for ten minutes (FUZZ_SECO
 
 bench: model ## Benchmarks (BENCH='scheduler …' chooses)
 	@for name in $(BENCH); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name $(ARGS); done
+
+setup-peers: model ## OpenVINO GenAI and the demo model in f32, for bench-peers (1.5 GB to keep, several GB to fetch)
+	@scripts/setup_peers.sh
+
+bench-peers: setup-peers ## Chairlift beside OpenVINO GenAI, taking turns (20 minutes)
+	@$(BIN)/python -m benchmarks.peers $(ARGS)
 
 lock: setup ## Resolve pyproject.toml into requirements/*.lock (ARGS=--upgrade for the newest)
 	@scripts/lock.sh $(ARGS)

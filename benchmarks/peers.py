@@ -15,13 +15,12 @@ Equal for all: greedy, end-of-sequence tokens ignored, exact answer lengths (che
 from __future__ import annotations
 
 import argparse
-import fcntl
 import json
 import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from benchmarks._loads import LOADS
 from benchmarks._machine import RateMeter, Rates, describe, load_floor
 from benchmarks._pipe import ROOT, EngineProcess, Turn
 from benchmarks._statistics import MedianInterval, median_interval, ratios
+from benchmarks._turns import alone
 from chairlift.core.work import ModelShape
 
 THREADS = 2
@@ -97,7 +97,7 @@ def run_rounds(
     """
     turns: dict[str, dict[str, list[Turn]]] = {load: {engine.name: [] for engine in engines} for load in loads}
     for number in range(rounds):
-        with alone(lock) if lock else nullcontext():
+        with alone(lock):
             meter.measure()
             for load in loads:
                 wanted = [job.answer for job in LOADS[load]()]
@@ -113,14 +113,6 @@ def run_rounds(
                         flush=True,
                     )
     return turns
-
-
-@contextmanager
-def alone(lock: Path) -> Iterator[None]:
-    """Hold a lock file, so that measurements on one machine do not overlap."""
-    with lock.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def figure(load: str, turn: Turn) -> float:
