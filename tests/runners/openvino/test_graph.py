@@ -53,7 +53,7 @@ def test_the_graph_takes_a_step_and_gives_logits() -> None:
 def test_openvino_cannot_read_a_compiled_model_back() -> None:
     """OpenVINO 2026.4 loses the head sizes of paged attention on export, so a compiled model cannot be kept on disk.
 
-    When this fails, it can: see docs/decisions on the graph, and switch the plugin's cache on.
+    When this fails, it can: see docs/decisions/0040, and switch the plugin's cache on.
     """
     stored = compiled("llama-mha").export_model()
 
