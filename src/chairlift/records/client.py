@@ -182,7 +182,7 @@ class ServerSample:
     kv_usage: float | None = None
     """Share of the KV cache in use; 1 is all."""
     prompt_tokens: float | None = None
-    """Total so far: prompt tokens."""
+    """Total so far: prompt tokens, as the server counts them (llama.cpp leaves out those found in its cache)."""
     output_tokens: float | None = None
     """Total so far: generated tokens."""
     requests: float | None = None

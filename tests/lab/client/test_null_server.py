@@ -97,7 +97,7 @@ def test_a_wheel_that_was_held_up_says_by_how_much() -> None:
     case.time = 13 * MILLISECOND
     case.wheel.turn()
 
-    assert case.wheel.lateness == [3 * MILLISECOND]
+    assert case.wheel.record.lateness == [3 * MILLISECOND]
 
 
 def test_a_stream_whose_client_left_is_served_no_more() -> None:
@@ -122,15 +122,16 @@ async def test_the_client_reads_what_is_sent(path: str) -> None:
         watches = [Stopwatch(index, 0) for index in range(2)]
         for watch in watches:
             await stream.send(b'{"max_tokens": 5}', watch)
-        async with beside.get(f"http://{host}:{port}/null/lateness") as response:
-            lateness = (await response.json())["lateness"]
+        async with beside.get(f"http://{host}:{port}/null/record") as response:
+            record = await response.json()
 
     for watch in watches:
         trace = watch.trace(0)
         assert (trace.error, trace.output_tokens, trace.finish_reason) == (None, 5, "length")
         assert [(chunk.tokens, chunk.source) for chunk in trace.chunks] == [(1, TokenSource.TOTAL)] * 5
     assert watches[1].reused
-    assert len(lateness) == 10
+    assert (record["chunks"], len(record["arrivals"]), record["streams"]) == (10, 2, 1)
+    assert len(record["lateness"]) == 10
 
 
 async def test_pages_for_clients_that_ask() -> None:
@@ -140,7 +141,7 @@ async def test_pages_for_clients_that_ask() -> None:
         host, port = server.sockets[0].getsockname()[:2]
         base = f"http://{host}:{port}"
         async with session.get(f"{base}/v1/models") as models, session.get(f"{base}/health") as health:
-            assert (await models.json())["data"][0]["id"] == "null"
+            assert (await models.json())["data"][0]["id"] == "null-model"
             assert health.status == 200
         async with session.get(f"{base}/metrics") as missing:
             assert missing.status == 404

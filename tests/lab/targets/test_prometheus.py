@@ -30,6 +30,7 @@ LLAMA = """\
 # TYPE llamacpp:tokens_predicted_total counter
 llamacpp:tokens_predicted_total 42
 llamacpp:prompt_tokens_total 7
+llamacpp:prompt_tokens_cached_total 3
 llamacpp:requests_processing 2
 llamacpp:requests_deferred 1
 llamacpp:n_busy_slots_per_decode 1.5
@@ -84,6 +85,7 @@ def test_llama_cpp_is_read() -> None:
     sample = read_sample(LLAMA, names("llama.cpp"))
 
     assert (sample.running, sample.waiting, sample.prompt_tokens, sample.output_tokens) == (2, 1, 7, 42)
+    assert sample.prefix_hits == 3
     assert sample.series["llamacpp:n_busy_slots_per_decode"] == 1.5
 
 

@@ -4,7 +4,8 @@
 
 It answers every POST with pre-rendered events, one a chunk and a token each, at a fixed cadence. It prints its URL on a
 line of its own and runs until it is killed or, where its standard input is a pipe, until that is closed. /v1/models,
-/health and /null/lateness (how late it was itself, in ns, since the last look) are there for clients that ask.
+/health and /null/record are there for clients that ask; the last has what it saw since it was last looked at: when each
+request came, how late it was itself, chunks sent, and the most streams at a time.
 
 The cadence is a wheel with a slot for each millisecond of the interval. An answer's slot is the moment its request came
 in, so that chunks of many streams spread evenly; with --together all streams send in the same slot, as a server does
@@ -23,7 +24,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Final, cast
 
 import uvloop
@@ -31,7 +32,7 @@ import uvloop
 from chairlift.lab.client.clock import MILLISECOND, SECOND
 from chairlift.lab.client.health import allow_many_files
 
-MODEL: Final = "null"
+MODEL: Final = "null-model"
 _MAX_TOKENS: Final = re.compile(rb'"max_(?:completion_)?tokens"\s*:\s*(\d+)')
 _LENGTH: Final = re.compile(rb"\r\ncontent-length:\s*(\d+)", re.IGNORECASE)
 _HEAD: Final = b"\r\n".join(
@@ -78,6 +79,20 @@ class Answers:
         return _event({**self._frame(), "choices": [choice]})
 
 
+@dataclass(slots=True)
+class Record:
+    """What the server saw since it was last looked at."""
+
+    arrivals: list[int] = field(default_factory=list)
+    """ns on its monotonic clock: when each request was in, whole."""
+    lateness: list[int] = field(default_factory=list)
+    """ns: how late each tick that had something to send was. What a client measures includes it."""
+    chunks: int = 0
+    """Chunks sent."""
+    streams: int = 0
+    """Most at a time."""
+
+
 class Wheel:
     """Sends the next chunk of each stream once an interval.
 
@@ -93,8 +108,8 @@ class Wheel:
         self._together = together
         self._position = 0
         self._due = 0
-        self.lateness: list[int] = []
-        """ns: how late each tick that had something to send was, since it was last looked at."""
+        self._streams = 0
+        self.record = Record()
 
     def start(self) -> None:
         """Turn."""
@@ -107,6 +122,17 @@ class Wheel:
         stream.rounds = (ticks - 1) // len(self._slots)
         stream.slot = self._slots[0 if self._together else (self._position + ticks) % len(self._slots)]
         stream.slot.add(stream)
+        record = self.record
+        record.arrivals.append(self._clock())
+        self._streams += 1
+        record.streams = max(record.streams, self._streams)
+
+    def leave(self, stream: Stream) -> None:
+        """Serve a stream no more. No error when it is not served."""
+        if stream.slot is not None:
+            stream.slot.discard(stream)
+            stream.slot = None
+            self._streams -= 1
 
     def turn(self) -> None:
         """Serve every slot whose time has come."""
@@ -114,9 +140,9 @@ class Wheel:
             self._position = (self._position + 1) % len(self._slots)
             streams = self._slots[self._position]
             if streams:
-                self.lateness.append(now - self._due)
+                self.record.lateness.append(now - self._due)
                 for stream in tuple(streams):
-                    stream.send()
+                    self.record.chunks += stream.send()
             self._due += MILLISECOND
 
     def _arm(self) -> None:
@@ -148,7 +174,7 @@ class Stream(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's own is no subclass of it
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - no matter why
-        self._leave()
+        self._wheel.leave(self)
         self._transport = None
 
     def data_received(self, data: bytes) -> None:
@@ -163,19 +189,18 @@ class Stream(asyncio.Protocol):
         self._buffer = rest[size:]
         self._answer(head, rest[:size])
 
-    def send(self) -> None:
-        """The next chunk."""
-        if self.rounds:
+    def send(self) -> bool:
+        """The next chunk. False: it is not its turn yet."""
+        if self.rounds or self._transport is None:
             self.rounds -= 1
-            return
-        if self._transport is None:
-            return
+            return False
         self._left -= 1
         if self._left:
             self._transport.write(self.chunk)
         else:
-            self._leave()
+            self._wheel.leave(self)
             self._transport.write(self._end)
+        return True
 
     def _answer(self, head: bytes, body: bytes) -> None:
         if self._transport is None:
@@ -190,11 +215,6 @@ class Stream(asyncio.Protocol):
         self._end = self._options.end(answers, self._left)
         self._transport.write(answers.head)
         self._wheel.add(self, self._options.first or self._options.interval)
-
-    def _leave(self) -> None:
-        if self.slot is not None:
-            self.slot.discard(self)
-            self.slot = None
 
 
 @dataclass
@@ -222,9 +242,9 @@ class Options:
             b"/v1/models": {"object": "list", "data": [{"id": MODEL, "object": "model", "owned_by": "null"}]},
             b"/health": {"status": "ok"},
         }
-        if path == b"/null/lateness":
-            known[path] = {"lateness": list(wheel.lateness)}
-            wheel.lateness.clear()
+        if path == b"/null/record":
+            known[path] = asdict(wheel.record)
+            wheel.record = Record()
         body = json.dumps(known.get(path, {})).encode()
         status = b"200 OK" if path in known else b"404 Not Found"
         return b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (

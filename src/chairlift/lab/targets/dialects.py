@@ -125,6 +125,7 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
             kv_usage=("llamacpp:kv_cache_usage_ratio",),
             prompt_tokens=("llamacpp:prompt_tokens_total",),
             output_tokens=("llamacpp:tokens_predicted_total",),
+            prefix_hits=("llamacpp:prompt_tokens_cached_total",),
         ),
         token_ids=True,
         ignore_eos=True,
