@@ -59,7 +59,15 @@ def test_constant_arrivals_have_equal_gaps_that_do_not_drift() -> None:
 
 @pytest.mark.parametrize(
     ("process", "cv"),
-    [(Constant(7), 0), (Poisson(7), 1), (Gamma(7, 0), 0), (Gamma(7, 0.4), 0.4), (Gamma(7, 1), 1), (Gamma(7, 3), 3)],
+    [
+        (Constant(7), 0),
+        (Poisson(7), 1),
+        (Gamma(7, 0), 0),
+        (Gamma(7, 1e-200), 0),
+        (Gamma(7, 0.4), 0.4),
+        (Gamma(7, 1), 1),
+        (Gamma(7, 3), 3),
+    ],
 )
 def test_the_gaps_sent_have_the_rate_and_the_cv_asked_for(process: OpenProcess, cv: float) -> None:
     """A "constant" load with exponential gaps is no constant load."""
@@ -136,14 +144,15 @@ def test_exponential_phases_have_their_means() -> None:
     ("make", "message"),
     [
         (lambda: ClosedLoop(0), "users is 0"),
-        (lambda: Constant(0), "rate is 0; it must be positive"),
+        (lambda: Constant(0), "rate is 0; it is in requests a second, above 0"),
         (lambda: Poisson(-1), "rate is -1"),
         (lambda: Gamma(1, -1), "cv is -1; it is between 0"),
         (lambda: Gamma(1, 1000), "cv is 1000"),
         (lambda: Burst(0), "size is 0"),
         (lambda: Burst(1, 0), "every is 0 ns"),
         (lambda: Ramp(-1, 1, 5), "start_rate is -1"),
-        (lambda: Ramp(0, 0, 5), "end_rate is 0"),
+        (lambda: Ramp(0, 0, 5), "end_rate is 0, and start_rate too"),
+        (lambda: Poisson(1e-300), "rate is 1e-300"),
         (lambda: Ramp(0, 1, 0), "over is 0"),
         (lambda: OnOff(1, 0, 1), "on is 0"),
         (lambda: OnOff(1, 1, 1, off_rate=-1), "off_rate is -1"),

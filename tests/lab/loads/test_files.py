@@ -44,7 +44,7 @@ ARRIVALS = st.one_of(
     st.builds(Gamma, RATE, st.floats(0, 100)),
     st.builds(Burst, TOKENS, st.none() | TIME),
     st.builds(Ramp, RATE, RATE, TIME),
-    st.builds(OnOff, RATE, TIME, TIME, st.floats(0, 9), st.sampled_from(["fixed", "exponential"])),
+    st.builds(OnOff, RATE, TIME, TIME, st.just(0.0) | RATE, st.sampled_from(["fixed", "exponential"])),
 )
 REPLAYS = st.builds(TraceReplay, TEXT, st.sampled_from(["auto", "own"]), TIME, st.booleans(), st.booleans())
 PREFIXES = st.builds(Prefix, TOKENS, st.integers(1, 50), st.floats(0.01, 1), st.floats(0, 3))
@@ -63,7 +63,7 @@ LOADS = st.builds(
     seed=st.integers(-5, 2**64),
     count=TOKENS,
     duration=st.none() | TIME,
-    time_scale=RATE,
+    time_scale=st.floats(1e-6, 1e6),
     nonce=st.integers(0, 9),
     prompt=LENGTHS,
     output=LENGTHS,
@@ -71,7 +71,7 @@ LOADS = st.builds(
     sessions=st.none() | st.builds(Sessions, LENGTHS, DELAYS, st.none() | st.integers(2, 10**6)),
     ignore_eos=st.booleans(),
     deadline=st.none() | TIME,
-    classes=st.dictionaries(TEXT, CLASSES, max_size=2),
+    classes=st.dictionaries(TEXT.filter(bool), CLASSES, max_size=2),
 )
 
 

@@ -33,6 +33,7 @@ def test_no_length_leaves_its_range(uniform: float, index: int, least: int, more
         FixedLength(least),
         UniformLength(least, most),
         LogNormalLength(median=100, sigma=2, min=least, max=most),
+        LogNormalLength(median=100, sigma=10_000, min=least, max=most),
         LogNormalLength(mean=100, cv=3, min=least, max=most),
         BimodalLength(least, most, "3:2"),
         BimodalLength(least, most, "3:2", order="cycle"),
@@ -99,7 +100,7 @@ def test_a_capped_exponential_has_its_mean_before_the_cap_and_never_passes_it() 
         (lambda: BimodalLength(5, 0), "long is 0"),
         (lambda: BimodalLength(5, 6, "7"), "ratio is '7'; it is two whole numbers with a colon between"),
         (lambda: BimodalLength(5, 6, "0:0"), "ratio is '0:0'"),
-        (lambda: CappedExponentialLength(0, 5), "mean is 0; it must be positive"),
+        (lambda: CappedExponentialLength(0, 5), "mean is 0; it is above 0"),
         (lambda: CappedExponentialLength(5, 5, min=6), "cap is 5, below min 6"),
     ],
 )

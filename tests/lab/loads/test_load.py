@@ -13,7 +13,7 @@ POISSON = "arrivals=poisson arrivals.rate=1"
         (f"{POISSON} {LENGTHS}", "count is missing: a load needs an end"),
         (f"{POISSON} {LENGTHS} count=0", "count is 0; it must be positive, or absent"),
         (f"{POISSON} {LENGTHS} duration=0", "duration is 0; it must be positive, or absent"),
-        (f"{POISSON} {LENGTHS} count=1 time_scale=0", "time_scale is 0; it must be positive"),
+        (f"{POISSON} {LENGTHS} count=1 time_scale=0", "time_scale is 0; it is between 1e-6 and 1e6"),
         (f"{POISSON} {LENGTHS} count=1 warmup_requests=-1", "warmup_requests is -1; it must not be negative"),
         (f"{POISSON} {LENGTHS} count=1 nonce=-1", "nonce is -1; it must not be negative"),
         (f"{POISSON} {LENGTHS} count=1 deadline=0", "deadline is 0 ns; it must be positive, or absent"),
@@ -29,6 +29,7 @@ POISSON = "arrivals=poisson arrivals.rate=1"
         (f"{POISSON} {LENGTHS} count=1 prefix.tokens=1 prefix.share=2", "prefix.share is 2; it is above 0"),
         (f"{POISSON} {LENGTHS} count=1 prefix.tokens=1 prefix.skew=-1", "prefix.skew is -1; it must not be negative"),
         (f"{POISSON} {LENGTHS} count=1 sessions.max_context=1", "sessions.max_context is 1; a prompt"),
+        (f"{POISSON} {LENGTHS} count=1 classes..share=1", "classes has one without a name"),
         (f"{POISSON} {LENGTHS} count=1 classes.a.share=0", "classes.a.share is 0; it must be positive"),
         (f"{POISSON} {LENGTHS} count=1 classes.a.share=1 classes.a.deadline=0", "classes.a.deadline is 0 ns"),
         (

@@ -11,13 +11,16 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from chairlift.core.errors import ConfigError
 from chairlift.core.request import Nanoseconds
 from chairlift.lab.loads.delays import Delay, FixedDelay
 from chairlift.lab.loads.draws import Draws, exponential, gamma
 from chairlift.lab.loads.units import SECOND, seconds
+
+LEAST_CV: Final = 1e-6
+"""Gaps more even than this are made even: no clock would tell the difference."""
 
 TraceFormat = Literal["auto", "azure", "mooncake", "burstgpt", "bailian", "own"]
 
@@ -50,7 +53,7 @@ class Constant:
     """Requests a second."""
 
     def __post_init__(self) -> None:
-        _check_positive(self.rate, "rate")
+        _check_rate(self.rate, "rate")
 
     def starts(self, draws: Draws) -> Iterator[Nanoseconds]:  # noqa: ARG002 - the processes are called alike
         for number in itertools.count():
@@ -67,7 +70,7 @@ class Poisson:
     """Requests a second, on average."""
 
     def __post_init__(self) -> None:
-        _check_positive(self.rate, "rate")
+        _check_rate(self.rate, "rate")
 
     def starts(self, draws: Draws) -> Iterator[Nanoseconds]:
         for expected in _renewals(draws, 1):
@@ -86,7 +89,7 @@ class Gamma:
     """Standard deviation of the gaps over their mean."""
 
     def __post_init__(self) -> None:
-        _check_positive(self.rate, "rate")
+        _check_rate(self.rate, "rate")
         _check_cv(self.cv)
 
     def starts(self, draws: Draws) -> Iterator[Nanoseconds]:
@@ -133,9 +136,10 @@ class Ramp:
 
     def __post_init__(self) -> None:
         for name in ("start_rate", "end_rate"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must not be negative.")
-        _check_positive(max(self.start_rate, self.end_rate), "end_rate")
+            if getattr(self, name):
+                _check_rate(getattr(self, name), name)
+        if self.start_rate == self.end_rate == 0:
+            raise ConfigError("end_rate is 0, and start_rate too: one of them must be positive.")
         _check_positive(self.over, "over")
         _check_cv(self.cv)
 
@@ -173,12 +177,12 @@ class OnOff:
     """Unevenness of the gaps within: 0 even, 1 as Poisson."""
 
     def __post_init__(self) -> None:
-        _check_positive(self.rate, "rate")
+        _check_rate(self.rate, "rate")
         _check_positive(self.on, "on")
         _check_positive(self.off, "off")
         _check_cv(self.cv)
-        if self.off_rate < 0:
-            raise ConfigError(f"off_rate is {self.off_rate}; it must not be negative.")
+        if self.off_rate:
+            _check_rate(self.off_rate, "off_rate")
 
     def starts(self, draws: Draws) -> Iterator[Nanoseconds]:
         phases = self._phases(draws)
@@ -226,7 +230,7 @@ def _renewals(draws: Draws, cv: float) -> Iterator[float]:
     total = 0.0
     while True:
         yield total
-        if cv == 0:
+        if cv < LEAST_CV:
             total += 1.0
         elif cv == 1:
             total += exponential(next(uniforms))
@@ -237,6 +241,11 @@ def _renewals(draws: Draws, cv: float) -> Iterator[float]:
 def _check_positive(value: float, name: str) -> None:
     if value <= 0:
         raise ConfigError(f"{name} is {value:g}; it must be positive.")
+
+
+def _check_rate(rate: float, name: str) -> None:
+    if not 1e-9 <= rate <= 1e9:
+        raise ConfigError(f"{name} is {rate:g}; it is in requests a second, above 0 and at most 1e9.")
 
 
 def _check_cv(cv: float) -> None:

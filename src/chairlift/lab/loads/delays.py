@@ -9,6 +9,7 @@ from typing import ClassVar
 from chairlift.core.errors import ConfigError
 from chairlift.core.request import Nanoseconds
 from chairlift.lab.loads.draws import exponential, normal
+from chairlift.lab.loads.lengths import LARGEST_LOG
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class LogNormalDelay:
             raise ConfigError(f"sigma is {self.sigma}; it must not be negative.")
 
     def delay(self, uniform: float) -> Nanoseconds:
-        return round(self.median * math.exp(self.sigma * normal(uniform)))
+        return round(self.median * math.exp(min(self.sigma * normal(uniform), LARGEST_LOG)))
 
 
 Delay = FixedDelay | UniformDelay | ExponentialDelay | LogNormalDelay

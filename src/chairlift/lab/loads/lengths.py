@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from chairlift.core.errors import ConfigError
 from chairlift.lab.loads.draws import exponential, normal
+
+LARGEST_LOG: Final = 40.0
+"""Logarithms of lengths and delays are cut here, far beyond anything that can be sent or waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ class LogNormalLength:
         else:
             variance = math.log1p((self.cv or 0.0) ** 2)
             mu, sigma = math.log(self.mean or 1.0) - variance / 2, math.sqrt(variance)
-        return _cut(round(math.exp(mu + sigma * normal(uniform))), self.min, self.max)
+        return _cut(round(math.exp(min(mu + sigma * normal(uniform), LARGEST_LOG))), self.min, self.max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +136,8 @@ class CappedExponentialLength:
     """Shorter draws become this."""
 
     def __post_init__(self) -> None:
-        if self.mean <= 0:
-            raise ConfigError(f"mean is {self.mean}; it must be positive.")
+        if not 0 < self.mean <= 1e9:
+            raise ConfigError(f"mean is {self.mean:g}; it is above 0 and at most 1e9 tokens.")
         _check_range(self.min, self.cap, "min", "cap")
 
     def length(self, uniform: float, index: int) -> int:  # noqa: ARG002 - the distributions are called alike

@@ -188,14 +188,16 @@ def _check_request(deadline: Nanoseconds | None, max_tokens: int | None) -> None
 
 
 def _check_limits(load: Load) -> None:
+    if "" in load.classes:
+        raise ConfigError("classes has one without a name; give it one, such as [classes.chat].")
     for name in ("count", "duration"):
         if (value := getattr(load, name)) is not None and value < 1:
             raise ConfigError(f"{name} is {value}; it must be positive, or absent.")
     for name in ("warmup_requests", "warmup_time", "nonce"):
         if (value := getattr(load, name)) < 0:
             raise ConfigError(f"{name} is {value}; it must not be negative.")
-    if load.time_scale <= 0:
-        raise ConfigError(f"time_scale is {load.time_scale:g}; it must be positive: 0.5 is twice as fast.")
+    if not 1e-6 <= load.time_scale <= 1e6:
+        raise ConfigError(f"time_scale is {load.time_scale:g}; it is between 1e-6 and 1e6: 0.5 is twice as fast.")
     finite = isinstance(load.arrivals, TraceReplay) or (
         isinstance(load.arrivals, Burst) and load.arrivals.every is None
     )
