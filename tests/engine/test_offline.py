@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from chairlift.core.config import POLICIES, PolicyName
 from chairlift.core.errors import ChairliftError, EngineUnhealthy, RecordError, RequestError, RequestRefused
 from chairlift.core.plan import StepOutcome, StepPlan
+from chairlift.engine.batch_files import answer_line
 from chairlift.engine.core import EngineCore
 from chairlift.engine.offline import BatchError, BatchJob, Progress, answered_ids, run_batch
 from chairlift.engine.outputs import OutputDelta
@@ -154,14 +155,14 @@ def test_a_run_that_was_killed_is_taken_up(tmp_path: Path) -> None:
     assert progress.done + progress.skipped == progress.total == 12
 
 
-@given(st.lists(st.text(max_size=5), max_size=4, unique=True), st.binary(max_size=200).filter(lambda d: b"\n" not in d))
+@given(st.lists(st.text(max_size=5), max_size=4, unique=True), st.text(max_size=5), st.integers(0, 120))
 def test_mending_keeps_whole_lines_and_only_them(
-    tmp_path_factory: pytest.TempPathFactory, ids: list[str], torn: bytes
+    tmp_path_factory: pytest.TempPathFactory, ids: list[str], last: str, kept: int
 ) -> None:
-    """Whatever bytes were cut off in, the file is its whole lines afterwards."""
+    """Wherever the last line was cut off, the file is its whole lines afterwards."""
     path = tmp_path_factory.mktemp("mend") / "out.jsonl"
-    whole = "".join(json.dumps({"custom_id": name}) + "\n" for name in ids).encode()
-    path.write_bytes(whole + torn)
+    whole = "".join(answer_line(1, name, 200, {}) for name in ids).encode()
+    path.write_bytes(whole + answer_line(2, last, 200, {}).encode()[:-1][:kept])
 
     assert answered_ids(path) == set(ids)
     assert path.read_bytes() == whole
@@ -170,10 +171,11 @@ def test_mending_keeps_whole_lines_and_only_them(
 def test_a_torn_line_longer_than_a_read_is_found(tmp_path: Path) -> None:
     """The end of the last whole line may lie far back."""
     path = tmp_path / "out.jsonl"
-    path.write_bytes(b'{"custom_id":"a"}\n' + b"x" * 200_000)
+    whole = answer_line(1, "a", 200, {}).encode()
+    path.write_bytes(whole + b"x" * 200_000)
 
     assert answered_ids(path) == {"a"}
-    assert path.stat().st_size == 18
+    assert path.read_bytes() == whole
 
 
 @pytest.mark.parametrize(
@@ -197,14 +199,17 @@ def test_a_malformed_input_is_refused_before_anything_runs(text: str, words: str
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_an_output_of_another_kind_is_not_overwritten(tmp_path: Path) -> None:
-    """Appending to a file that has no answers in it would spoil it."""
-    write(tmp_path / "out.jsonl", "dear diary")
+@pytest.mark.parametrize(
+    "text", ["dear diary", "dear diary\n", '{"id":"batch_req_1"}\n'], ids=["torn", "text", "other"]
+)
+def test_an_output_of_another_kind_is_left_as_it_is(text: str, tmp_path: Path) -> None:
+    """Appending to a file that has no answers in it, or mending it, would spoil it."""
+    (tmp_path / "out.jsonl").write_text(text)
 
     with pytest.raises(RecordError, match="no answers of a batch"):
         answer(tmp_path, line("a"))
 
-    assert (tmp_path / "out.jsonl").read_text() == "dear diary\n"
+    assert (tmp_path / "out.jsonl").read_text() == text
 
 
 def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ BatchFormat, so that a file and the server understand the same body in the same 
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,15 +17,15 @@ from typing import IO, Any, Protocol
 from chairlift.core.errors import ChairliftError, EngineUnhealthy, RecordError, RequestError, RequestRefused
 from chairlift.core.reasons import Reason
 from chairlift.core.request import FinishReason, TokenId
+from chairlift.engine.batch_files import BatchLine, answer_line, answered_ids, check_input, read_lines
 from chairlift.engine.core import EngineCore
 from chairlift.engine.outputs import OutputDelta
 from chairlift.engine.params import SamplingParams
 
+__all__ = ["BatchError", "BatchFormat", "BatchJob", "Progress", "answered_ids", "check_input", "run_batch"]
+
 _AHEAD = 1024
 """Most requests handed to the scheduler before earlier ones have ended, where max_queued_requests sets no limit."""
-
-_encode = json.JSONEncoder(separators=(",", ":")).encode
-"""ASCII: an id may hold what no UTF-8 can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +76,11 @@ class Progress:
     output_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    number: int
-    custom_id: str
-    url: str
-    body: Mapping[str, Any]
-
-
 @dataclass(slots=True)
 class _Open:
     """A line whose answers are not all there."""
 
-    line: _Line
+    line: BatchLine
     job: BatchJob
     answers: dict[int, OutputDelta] = field(default_factory=dict)
     finished: int = 0
@@ -122,90 +113,10 @@ def run_batch(
     batch = _Batch(core, form, Progress(total, skipped=0), progress)
     try:
         with target.open("a", encoding="utf-8") as out:
-            batch.run(_lines(source), done, out)
+            batch.run(read_lines(source), done, out)
     except OSError as error:
         raise RecordError(f"{target} cannot be written: {error}") from error
     return batch.progress
-
-
-def check_input(source: Path) -> int:
-    """Look at every line before anything is run. Returns how many there are.
-
-    Raises:
-        RequestError: a line is malformed, or an id comes twice; the message has the line's number.
-        RecordError: the file cannot be read.
-    """
-    seen: dict[str, int] = {}
-    for line in _lines(source):
-        if line.custom_id in seen:
-            raise RequestError(
-                f"line {line.number} of {source} has the custom_id {line.custom_id!r} of line {seen[line.custom_id]}: "
-                "ids must be unique, for the answers are told apart by them."
-            )
-        seen[line.custom_id] = line.number
-    return len(seen)
-
-
-def answered_ids(target: Path) -> set[str]:
-    """Ids in the output of an earlier run; a last line that was cut off is removed from the file.
-
-    Raises:
-        RecordError: it cannot be read or mended, or has lines that are no answers.
-    """
-    try:
-        if not target.exists():
-            return set()
-        _mend(target)
-        with target.open(encoding="utf-8") as lines:
-            return {json.loads(line)["custom_id"] for line in lines if line.strip()}
-    except OSError as error:
-        raise RecordError(f"{target} cannot be read: {error}") from error
-    except (ValueError, TypeError, KeyError) as error:
-        raise RecordError(
-            f"{target} has lines that are no answers of a batch ({error}): give another output file, or remove it."
-        ) from error
-
-
-def _mend(target: Path) -> None:
-    """Cut the file after its last whole line, reading from its end only."""
-    with target.open("rb+") as file:
-        size = file.seek(0, 2)
-        end = size
-        while end:
-            start = max(0, end - 65_536)
-            file.seek(start)
-            if (place := file.read(end - start).rfind(b"\n")) >= 0:
-                end = start + place + 1
-                break
-            end = start
-        if end != size:
-            file.truncate(end)
-
-
-def _lines(source: Path) -> Iterator[_Line]:
-    try:
-        with source.open(encoding="utf-8") as lines:
-            for number, text in enumerate(lines, start=1):
-                if text.strip():
-                    yield _line(source, number, text)
-    except (OSError, UnicodeDecodeError) as error:
-        raise RecordError(f"{source} cannot be read: {error}") from error
-
-
-def _line(source: Path, number: int, text: str) -> _Line:
-    where = f"line {number} of {source}"
-    try:
-        row = json.loads(text)
-    except ValueError as error:
-        raise RequestError(f"{where} is no JSON: {error}") from error
-    if not isinstance(row, dict):
-        raise RequestError(f"{where} is no JSON object.")
-    for name, kind, wanted in (("custom_id", str, "a string"), ("url", str, "a string"), ("body", dict, "an object")):
-        if not isinstance(row.get(name), kind):
-            raise RequestError(f"{where} has {name} {row.get(name)!r}; it must be {wanted}.")
-    if row.get("method", "POST") != "POST":
-        raise RequestError(f"{where} has method {row['method']!r}; it must be POST.")
-    return _Line(number, row["custom_id"], row["url"], row["body"])
 
 
 class _Batch:
@@ -221,10 +132,10 @@ class _Batch:
         self._pending: deque[tuple[_Open, int]] = deque()
         """Requests of lines that were read, not submitted yet."""
         self._flying: set[str] = set()
-        self._ready: list[tuple[_Line, int, Mapping[str, Any]]] = []
+        self._ready: list[tuple[BatchLine, int, Mapping[str, Any]]] = []
         """Lines to write: status and body."""
 
-    def run(self, lines: Iterator[_Line], done: set[str], out: IO[str]) -> None:
+    def run(self, lines: Iterator[BatchLine], done: set[str], out: IO[str]) -> None:
         while True:
             exhausted = self._feed(lines, done)
             self._write(out)
@@ -236,12 +147,11 @@ class _Batch:
             if wait is not None and self._core.has_work:
                 if wait.reason is Reason.STALLED:
                     raise EngineUnhealthy(wait.detail)
-                # It waits for company that cannot come before somebody ends: the queue is as full as it may be.
-                self._core.end_input()
+                self._core.end_input()  # it waits for company, and the queue is as full as it may be
             self._write(out)
             self._show(self.progress)
 
-    def _feed(self, lines: Iterator[_Line], done: set[str]) -> bool:
+    def _feed(self, lines: Iterator[BatchLine], done: set[str]) -> bool:
         """Submit as many as the queue may hold. Returns whether the input is at its end."""
         most = self._core.config.max_queued_requests or _AHEAD
         while len(self._flying) < most:
@@ -252,7 +162,7 @@ class _Batch:
                 return False
         return False
 
-    def _read(self, lines: Iterator[_Line], done: set[str]) -> bool:
+    def _read(self, lines: Iterator[BatchLine], done: set[str]) -> bool:
         """Take in the next line that has no answer yet; False at the end."""
         for line in lines:
             if line.custom_id in done:
@@ -314,20 +224,13 @@ class _Batch:
         for index in range(len(opened.job.prompts)):
             self._core.cancel(f"{opened.line.custom_id}#{index}")
 
-    def _fail(self, line: _Line, error: BatchError) -> None:
+    def _fail(self, line: BatchLine, error: BatchError) -> None:
         self.progress.failed += 1
         self._ready.append((line, error.status, error.body))
 
     def _write(self, out: IO[str]) -> None:
         for line, status, body in self._ready:
-            request_id = f"{line.custom_id}#0"
-            row = {
-                "id": f"batch_req_{line.number}",
-                "custom_id": line.custom_id,
-                "response": {"status_code": status, "request_id": request_id, "body": body},
-                "error": None,
-            }
-            out.write(_encode(row) + "\n")
+            out.write(answer_line(line.number, line.custom_id, status, body))
             self.progress.done += 1
         if self._ready:
             out.flush()
