@@ -106,13 +106,15 @@ def test_busy_and_useful_are_shares() -> None:
 
 
 def test_recoverable_time_is_part_of_the_device_time() -> None:
-    """A prediction larger than the step is cut to it."""
+    """What single steps were off by evens out; the sum is neither below zero nor above the device time."""
     ledger = Ledger()
     ledger.pass_to(0, Category.HOST)
-    _book(ledger, 10, 8, TokenCounts(decode=1, dead=1), recoverable=3)
-    _book(ledger, 20, 8, TokenCounts(decode=1, dead=1), recoverable=30)
+    reports = []
+    for now, nanoseconds in ((10, -3), (20, 7), (30, 200)):
+        _book(ledger, now, 8, TokenCounts(decode=1, dead=1), saved=nanoseconds * 10**6 + 5)
+        reports.append(ledger.report().recoverable)
 
-    assert ledger.report().recoverable == 11
+    assert reports == [0, 4, 24]
 
 
 def test_time_never_runs_backwards() -> None:

@@ -86,7 +86,7 @@ def test_a_sequence_that_comes_back_finds_its_own_place(order: QueueOrder) -> No
         queue.push(one)
     first = sequences[0]
     queue.remove(first)
-    first.tokens = [*first.request.prompt, 7, 8]
+    first.output = [7, 8]
 
     queue.push(first)
 

@@ -1,3 +1,6 @@
+import pytest
+
+from chairlift.core.runs import TokenRuns
 from chairlift.core.sequence import Phase, Sequence
 from tests.core.helpers import request
 
@@ -6,7 +9,7 @@ def test_a_waiting_sequence_knows_its_prompt_without_holding_a_copy() -> None:
     """A virtual prompt of a million tokens costs nothing while it waits."""
     sequence = Sequence(request(prompt=range(1_000_000)), number=0, arrival=3, max_tokens=4)
 
-    assert (sequence.phase, sequence.tokens) == (Phase.WAITING, [])
+    assert (sequence.phase, sequence.output) == (Phase.WAITING, [])
     assert (sequence.length, sequence.prompt_length, sequence.output_length) == (1_000_000, 1_000_000, 0)
     assert sequence.unreleased() == []
 
@@ -20,11 +23,22 @@ def test_the_last_token_generated_is_never_computed() -> None:
 def test_unreleased_tokens_are_those_generated_and_not_yet_told() -> None:
     """The prompt is never released, and nothing twice."""
     sequence = Sequence(request(prompt=[1, 2]), number=0, arrival=0, max_tokens=4)
-    sequence.tokens = [1, 2, 30, 40, 50]
+    sequence.output = [30, 40, 50]
     sequence.released = 1
 
     assert sequence.output_length == 3
     assert sequence.unreleased() == [40, 50]
+
+
+@pytest.mark.parametrize("kind", [list, TokenRuns])
+def test_its_tokens_are_the_prompt_and_what_was_generated(kind: type[list[int]] | type[TokenRuns]) -> None:
+    """Any stretch of them, stored or described by runs."""
+    sequence = Sequence(request(prompt=kind([1, 2, 3])), number=0, arrival=0, max_tokens=4)
+    sequence.output = kind([7, 7])
+
+    for start in range(6):
+        for stop in range(start, 6):
+            assert list(sequence.tokens(start, stop)) == [1, 2, 3, 7, 7][start:stop]
 
 
 def test_the_total_order_is_priority_then_arrival_then_number() -> None:

@@ -1,4 +1,9 @@
-"""Books every committed step: its time in the ledger, its cost in the predictor."""
+"""Books every committed step: its time in the ledger, its cost in the predictor.
+
+A jump over n steps leaves the same books as n steps one by one, to the last bit, if its outcome says how long each took
+(StepOutcome.times). That is why a long run of steps is seen by its first step and by every eighth, which costs little
+in a jump and tells as much: between them only lengths grow.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,11 @@ from chairlift.core.plan import RowKind, StepOutcome, StepPlan
 from chairlift.core.request import Nanoseconds
 from chairlift.core.steptime import StepFeatures, StepTimePredictor
 
+_ALL_UNTIL = 64
+"""Steps that the predictor is shown without exception, so that it knows the device soon."""
+_EVERY = 8
+"""After those, of a run of steps in which only lengths grow, the first and each so-manieth later one."""
+
 
 class Accounts:
     """The ledger and the step-time predictor of one scheduler, kept in step with each other."""
@@ -14,6 +24,10 @@ class Accounts:
     def __init__(self) -> None:
         self.ledger = Ledger()
         self.predictor = StepTimePredictor()
+        self._next = StepFeatures(0, 0, -1)
+        """What the coming step looks like if only lengths grow."""
+        self._repeats = 0
+        """How many steps the present run has had."""
 
     def book(
         self,
@@ -27,15 +41,15 @@ class Accounts:
     ) -> None:
         """A plan was carried out `times` times, the last of them done at `now`.
 
-        What the predictor has learnt before this step says what could have been saved of it.
+        What the predictor has learnt before each step says what could have been saved of it.
         """
         singles, counts = plan.single_token_rows, plan.token_counts
-        # Of a jump, the average step: each live row's context grows by one a step.
-        grown = (singles - counts.dead) * (times - 1) // 2
-        context = sum(plan.starts[:singles]) + singles + grown
-        features = StepFeatures(counts.total - singles, singles, context)
-        recoverable = self._recoverable(plan, outcome, features, grown, times)
-        self.predictor.observe(features, outcome.device_time // times)
+        first = StepFeatures(counts.total - singles, singles, sum(plan.starts[:singles]) + singles)
+        growth = singles - counts.dead
+        if first != self._next or first.prompt_tokens:
+            self._repeats = 0
+        saved = self._observe(plan, outcome, first, growth, times)
+        self._next = StepFeatures(0, singles, first.context + growth * times)
         self.ledger.book_step(
             now,
             device_time=outcome.device_time,
@@ -44,18 +58,44 @@ class Accounts:
             dead_rows=counts.dead,
             slots=slots,
             times=times,
-            recoverable=recoverable,
+            saved=saved,
             switching=switching,
         )
 
-    def _recoverable(
-        self, plan: StepPlan, outcome: StepOutcome, features: StepFeatures, grown: int, times: int
-    ) -> Nanoseconds:
-        """Device time that the same steps without padding and dead rows would not have taken, as predicted."""
-        counts = plan.token_counts
-        if not (counts.padding or counts.dead) or (cost := self.predictor.cost()) is None:
-            return 0
-        kinds = zip(plan.starts[: features.rows], plan.kinds, strict=False)  # kinds of prompt rows follow
-        live = [start + 1 for start, kind in kinds if kind is RowKind.DECODE]
-        needed = StepFeatures(features.prompt_tokens - counts.padding, len(live), sum(live) + grown)
-        return max(0, outcome.device_time - cost.time(needed) * times)
+    def _observe(self, plan: StepPlan, outcome: StepOutcome, first: StepFeatures, growth: int, times: int) -> int:
+        """Show the predictor what it is to see of these steps. Returns what could have been saved, in femtoseconds."""
+        predictor = self.predictor
+        needed = _without_waste(plan, first) if plan.token_counts.padding or plan.token_counts.dead else None
+        done = unpredicted = predicted = 0
+        while done < times:
+            # Up to the next step that it sees, and with that one, it predicts the same.
+            seen = predictor.steps < _ALL_UNTIL or self._repeats % _EVERY == 0
+            count = 1 if seen else min(times - done, _EVERY - self._repeats % _EVERY)
+            if needed is not None:
+                if (cost := predictor.cost()) is None:
+                    unpredicted += _device_time(outcome, done, times)  # before it knows enough, it sees every step
+                else:
+                    predicted += cost.femtoseconds(needed, growth, done, count)
+            if seen:
+                features = StepFeatures(first.prompt_tokens, first.rows, first.context + growth * done)
+                predictor.observe(features, _device_time(outcome, done, times))
+            done += count
+            self._repeats += count
+        return 0 if needed is None else (outcome.device_time - unpredicted) * 10**6 - predicted
+
+
+def _device_time(outcome: StepOutcome, repeat: int, times: int) -> Nanoseconds:
+    """Of one of so many repeats."""
+    if times == 1:
+        return outcome.device_time
+    if outcome.times is None:
+        each, rest = divmod(outcome.device_time, times)
+        return each + (repeat < rest)
+    return outcome.times(repeat)
+
+
+def _without_waste(plan: StepPlan, features: StepFeatures) -> StepFeatures:
+    """The step without padding and dead rows."""
+    kinds = zip(plan.starts[: features.rows], plan.kinds, strict=False)  # kinds of prompt rows follow
+    live = [start + 1 for start, kind in kinds if kind is RowKind.DECODE]
+    return StepFeatures(features.prompt_tokens - plan.token_counts.padding, len(live), sum(live))

@@ -93,7 +93,7 @@ def fingerprint(plan: StepPlan | Wait) -> int:
         singles,
         plan.token_counts.dead,
         plan.starts,
-        plan.tokens,
+        tuple(plan.tokens),
         plan.counts[singles:],
         plan.paddings[singles:],
         plan.samples[singles:],
@@ -123,6 +123,8 @@ def replay(entries: Iterable[Entry], scheduler: Scheduler) -> Iterator[StepPlan 
                 if fingerprint(plan) != recorded:
                     raise ReplayError(f"entry {number}: the plan at {now} ns is not the one that was recorded.")
                 in_flight = plan if isinstance(plan, StepPlan) else None
+                if in_flight is not None:
+                    scheduler.horizon(in_flight)  # as whoever jumped has asked: before anything else came
                 yield plan
             case Committed(now, outcome, times):
                 scheduler.commit(_expected(in_flight, number), outcome, now, times)

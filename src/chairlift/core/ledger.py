@@ -91,7 +91,8 @@ class Ledger:
         self._products: dict[int, list[int]] = {}
         """Token total of a step -> for each device category the sum of device time x tokens of that kind."""
         self._device = 0
-        self._recoverable = 0
+        self._saved = 0
+        """Femtoseconds."""
         self._steps = 0
         self._prefill = self._decode = self._recompute = self._padding = self._dead = 0
         self._live_rows = self._dead_rows = self._empty_rows = 0
@@ -126,17 +127,22 @@ class Ledger:
         live_rows: int,
         slots: int,
         times: int = 1,
-        recoverable: Nanoseconds = 0,
+        saved: int = 0,
         switching: bool = False,
     ) -> None:
-        """Book the time since the last call as one step, or as `times` equal ones of `device_time` together."""
+        """Book the time since the last call as one step, or as `times` equal ones of `device_time` together.
+
+        `saved` is what the step predictor says these would not have cost without padding and dead rows, in femtoseconds
+        and with its sign: noise above and below the prediction evens out in the sum, and only the sum is cut to the
+        device time.
+        """
         self.check(now)
         span = now - self._at
         device = min(device_time, span)
         self._at = now
         self._gap = Category.HOST
         self._device += device
-        self._recoverable += min(recoverable, device)
+        self._saved += saved
         self._steps += times
         self._prefill += tokens.prefill * times
         self._decode += tokens.decode * times
@@ -178,6 +184,6 @@ class Ledger:
             tokens=TokenCounts(self._prefill, self._decode, self._recompute, self._padding, self._dead),
             slots=SlotCounts(self._live_rows, self._dead_rows, self._empty_rows),
             steps=self._steps,
-            recoverable=self._recoverable,
+            recoverable=min(max(0, self._saved // 10**6), self._device),
             device=self._device,
         )

@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from chairlift.core.reasons import Decision, Reason
 from chairlift.core.request import FinishReason, Nanoseconds, TokenId
@@ -104,8 +104,9 @@ class StepPlan:
     counts: tuple[int, ...]
     paddings: tuple[int, ...]
     samples: tuple[bool, ...]
-    tokens: tuple[TokenId, ...]
-    """Input ids of all rows one after the other; len == sum(counts). Padding is id 0."""
+    tokens: Sequence[TokenId]
+    """Input ids of all rows one after the other; len == sum(counts). Padding is id 0. A tuple, or TokenRuns where
+    prompts are."""
     tables: tuple[BlockTable, ...]
     """At least ceil((starts[i] + counts[i]) / block_size) blocks in row i; a reservation may hold more."""
     single_token_rows: int
@@ -136,6 +137,14 @@ class Wait:
     """For STALLED: the cause, in words."""
 
 
+class StepTimes(Protocol):
+    """How long the device worked in each repeat of a plan."""
+
+    def __call__(self, repeat: int, /) -> Nanoseconds:
+        """Its time in repeat 0, 1, ..."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
     """What the device made of a plan."""
@@ -144,11 +153,15 @@ class StepOutcome:
     """One id per sampled row, in row order (any id for a row that failed). After a jump of n repeats: n such
     groups one after the other."""
     device_time: Nanoseconds
-    """How long the device worked. What is left of plan() to commit() is booked as host time."""
+    """How long the device worked; after a jump, in all repeats. What is left of plan() to commit() is booked as host
+    time."""
     failures: Mapping[int, str] = field(default_factory=dict)
-    """Row index to message: that request ends with an error, the others are not concerned."""
+    """Row index to message: that request ends with an error, the others are not concerned. Not after a jump."""
     stops: Mapping[int, FinishReason] = field(default_factory=dict)
-    """Row index to reason: the engine ends that request with this step's token (a stop string, say)."""
+    """Row index to reason: the engine ends that request with this step's token (a stop string, say); after a jump, with
+    the last token."""
+    times: StepTimes | None = None
+    """After a jump: how device_time divides among the repeats. None: evenly."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,8 @@ class Scheduler:
         self._input_ended = False
         self._batcher: ClosedBatcher | ContinuousBatcher = self._new_batcher()
         self._in_flight: StepPlan | None = None
+        self._horizon: int | None = None
+        """Of the plan in flight, as it was when it was asked for."""
         self._cancelled: list[str] = []
         self._switch: SchedulerConfig | None = None
         self._health = Health(ok=True)
@@ -139,7 +141,7 @@ class Scheduler:
                 self._health = Health(ok=False, cause=plan.detail, since=now) if stalled else Health(ok=True)
         else:
             self._ledger.pass_to(now, Category.HOST)
-            self._in_flight = plan
+            self._in_flight, self._horizon = plan, None
             if not self._health.ok:
                 self._health = Health(ok=True)
         if self._journal is not None:
@@ -154,6 +156,8 @@ class Scheduler:
             outcome: what the device made of it.
             now: when its results were there.
             times: how many equal steps were made of it, at most horizon(plan); outcome.tokens holds so many groups.
+                What came while the plan was in flight came in the last of them: a jump ends with the first step in
+                which anything comes.
 
         Raises:
             ContractError: another plan or none is in flight, the outcome does not fit it, or time runs backwards.
@@ -166,8 +170,9 @@ class Scheduler:
         slots = self.config.max_rows
         self._accounts.book(plan, outcome, now, times=times, slots=slots, switching=draining)
         self._state.counters.output_tokens += len(outcome.tokens) - sum(plan.samples[row] for row in outcome.failures)
-        # What is decided on the outcome belongs to the last of the steps.
-        self._state.step += times - 1
+        # What was decided since the plan, and what is decided on the outcome, belongs to the last of the steps.
+        if times > 1:
+            self._state.pass_steps(times - 1)
         events = self._batcher.apply(plan, outcome, times)
         self._state.step += 1
         return self._land(events, now)
@@ -233,12 +238,14 @@ class Scheduler:
     def horizon(self, plan: StepPlan) -> int:
         """How many times this plan may be committed in one go, only lengths growing, before anything else can happen.
 
-        At least 1. Counts arrivals, cancels and switches as things only the caller knows of.
+        At least 1. Arrivals, cancels and switches are things only the caller knows of: ask before they come, and end
+        the jump with the step in which they do.
         """
         self._check_flight(plan)
-        if self._cancelled or self._switch is not None:
-            return 1
-        return self._batcher.horizon()
+        leaving = bool(self._cancelled) or self._switch is not None
+        if self._horizon is None:
+            self._horizon = 1 if leaving else self._batcher.horizon()
+        return 1 if leaving else self._horizon
 
     def health(self) -> Health:
         return self._health
@@ -295,9 +302,9 @@ class Scheduler:
         if not all(0 <= row < len(plan) for row in (*outcome.failures, *outcome.stops)):
             raise ContractError(f"step {plan.step} has rows 0 to {len(plan) - 1}; the outcome speaks of another.")
         if times != 1:
-            if outcome.failures or outcome.stops:
-                raise ContractError("a jump over several steps cannot carry failures or stops: commit that step alone.")
-            horizon = self.horizon(plan)
+            if outcome.failures:
+                raise ContractError("a jump over several steps cannot carry failures: commit that step alone.")
+            horizon = self.horizon(plan) if self._horizon is None else self._horizon
             if not 1 <= times <= horizon:
                 raise ContractError(f"step {plan.step} may be made {horizon} times at most, not {times}.")
 
@@ -356,6 +363,11 @@ class Scheduler:
         self._batcher = self._new_batcher()
         if isinstance(self._batcher, ContinuousBatcher):
             self._batcher.adopt(adopted)
+        for sequence in self._state.queue:
+            if config.closed:
+                self._state.decide(sequence, Reason.WAITING_FOR_BATCH, {"waiting": len(self._state.queue)})
+            elif sequence.reason is Reason.WAITING_FOR_BATCH:
+                self._state.decide(sequence, Reason.WAITING_FOR_TURN, {"waiting": len(self._state.queue)})
         released = Release(self._state)
         if config.effective_release == "token":
             for sequence in self._state.sequences.values():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence as SequenceOf
 from enum import Enum
 
 from chairlift.core.blocks import ContentKey
 from chairlift.core.plan import BlockTable
 from chairlift.core.reasons import Reason
 from chairlift.core.request import FinishReason, Nanoseconds, Request, TokenId
+from chairlift.core.runs import TokenRuns
 
 SequenceOrder = tuple[int, Nanoseconds, int]
 
@@ -26,8 +28,8 @@ class Phase(Enum):
 class Sequence:
     """Mutable state of one request; only the scheduler's own modules touch it.
 
-    `tokens` is the prompt and everything generated. The newest generated token is not computed yet, so that a decoding
-    sequence has computed == len(tokens) - 1.
+    Its tokens are the request's prompt and `output`, everything generated. The newest of them is not computed yet, so
+    that a decoding sequence has computed == length - 1.
     """
 
     __slots__ = (
@@ -40,8 +42,10 @@ class Sequence:
         "message",
         "number",
         "order",
+        "output",
         "phase",
         "preemptions",
+        "prompt_length",
         "published",
         "reason",
         "released",
@@ -49,7 +53,6 @@ class Sequence:
         "room",
         "stop_from",
         "table",
-        "tokens",
     )
 
     def __init__(self, request: Request, *, number: int, arrival: Nanoseconds, max_tokens: int) -> None:
@@ -59,16 +62,17 @@ class Sequence:
         self.order: SequenceOrder = (request.priority, arrival, number)
         """Total order of running sequences: the last is preempted first."""
         self.phase = Phase.WAITING
-        self.tokens: list[TokenId] = []
-        """Empty until first admitted, so that a long queue of virtual prompts costs nothing."""
+        self.prompt_length = len(request.prompt)
+        self.output: list[TokenId] | TokenRuns = []
+        """Generated tokens; as runs once a jump has brought equal ones."""
         self.computed = 0
         """Leading tokens whose keys and values are in the KV pool."""
         self.high_water = 0
         """Most that `computed` has been: anything below it is paid again after a preemption."""
-        self.last_position = len(request.prompt) + max_tokens - 1
+        self.last_position = self.prompt_length + max_tokens - 1
         """`computed` at which the request has generated max_tokens and ends."""
-        self.stop_from = len(request.prompt) + max(1, request.min_tokens)
-        """len(tokens) from which a stop id counts."""
+        self.stop_from = self.prompt_length + max(1, request.min_tokens)
+        """Length from which a stop id counts."""
         self.table: BlockTable = array("i")
         self.room = 0
         """Positions that the table holds."""
@@ -92,13 +96,9 @@ class Sequence:
         return self.request.request_id
 
     @property
-    def prompt_length(self) -> int:
-        return len(self.request.prompt)
-
-    @property
     def length(self) -> int:
         """Known tokens: what a prefill, first or again, must compute."""
-        return len(self.tokens) or len(self.request.prompt)
+        return self.prompt_length + len(self.output)
 
     @property
     def most_tokens(self) -> int:
@@ -107,8 +107,23 @@ class Sequence:
 
     @property
     def output_length(self) -> int:
-        return max(0, len(self.tokens) - len(self.request.prompt))
+        return len(self.output)
 
-    def unreleased(self) -> list[TokenId]:
+    def tokens(self, start: int, stop: int) -> SequenceOf[TokenId]:
+        """Known tokens of positions start .. stop - 1."""
+        prompt_length = self.prompt_length
+        if stop <= prompt_length:
+            return self.request.prompt[start:stop]
+        output = self.output[max(0, start - prompt_length) : stop - prompt_length]
+        if start >= prompt_length:
+            return output
+        prompt = self.request.prompt[start:]
+        if isinstance(prompt, TokenRuns):
+            both = TokenRuns(prompt)
+            both.extend(output)
+            return both
+        return [*prompt, *output]
+
+    def unreleased(self) -> SequenceOf[TokenId]:
         """Generated tokens that have not left yet."""
-        return self.tokens[self.prompt_length + self.released :]
+        return self.output[self.released :]

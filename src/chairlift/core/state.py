@@ -8,7 +8,7 @@ Invariants, whatever the policy:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from chairlift.core.admission import blocks_for, most_tokens_of
 from chairlift.core.blocks import BlockId, BlockPool, ContentKey, chain_keys, root_key
@@ -17,6 +17,7 @@ from chairlift.core.plan import Finished
 from chairlift.core.queue import WaitingQueue
 from chairlift.core.reasons import Decision, Reason
 from chairlift.core.request import FinishReason, Nanoseconds, Request
+from chairlift.core.runs import TokenRuns, run_keys
 from chairlift.core.sequence import Phase, Sequence
 
 
@@ -117,9 +118,12 @@ class SchedulerState:
         keys, size = sequence.keys, self.pool.block_size
         known = len(keys)
         if known < blocks:
-            tokens = sequence.tokens or sequence.request.prompt
-            parent = keys[-1] if keys else root_key(sequence.request.cache_salt)
-            keys += chain_keys(parent, tokens[known * size : blocks * size], size)
+            request = sequence.request
+            if isinstance(request.prompt, TokenRuns):
+                run_keys(keys, root_key(request.cache_salt), request.prompt, sequence.output, blocks, size)
+            else:
+                parent = keys[-1] if keys else root_key(request.cache_salt)
+                keys += chain_keys(parent, sequence.tokens(known * size, blocks * size), size)
         return keys
 
     def matched(self, sequence: Sequence) -> list[BlockId]:
@@ -156,8 +160,6 @@ class SchedulerState:
             return False
         self.queue.remove(sequence)
         sequence.phase = Phase.PREFILL
-        if not sequence.tokens:
-            sequence.tokens = list(sequence.request.prompt)
         sequence.room = len(sequence.table) * size
         sequence.published = len(matched)
         sequence.computed = found = len(matched) * size
@@ -194,6 +196,11 @@ class SchedulerState:
         if sequence.reason is not reason:
             sequence.reason = reason
             self.decisions.append(Decision(self.step, sequence.request_id, reason, numbers or {}))
+
+    def pass_steps(self, count: int) -> None:
+        """So many steps of a jump are over; what was decided while it was in flight came in the last one."""
+        self.step += count
+        self.decisions = [replace(decision, step=decision.step + count) for decision in self.decisions]
 
     def take_decisions(self) -> tuple[Decision, ...]:
         """The decisions since the last call."""

@@ -53,6 +53,15 @@ class StepCost:
         cost += self.per_row * features.rows + self.per_context * features.context
         return max(0, round(cost))
 
+    def femtoseconds(self, features: StepFeatures, growth: int, first: int, count: int) -> int:
+        """Of `count` steps from the `first`-th of a run on, in which the context grows by `growth` a step: an exact
+        sum, whatever the stretches it is asked for in.
+        """
+        step = _femtoseconds(self.fixed) + _femtoseconds(self.per_prompt_token) * features.prompt_tokens
+        step += _femtoseconds(self.per_row) * features.rows
+        positions = features.context * count + growth * (count * first + count * (count - 1) // 2)
+        return step * count + _femtoseconds(self.per_context) * positions
+
     def decode_run(self, *, rows: int, context: int, steps: int) -> Nanoseconds:
         """Duration of `steps` steps of so many rows whose summed context is `context` at the first and grows by `rows`
         each.
@@ -73,14 +82,18 @@ class StepCost:
 
 
 class StepTimePredictor:
-    """Feed it with observe(); ask cost() for the line, which is None until it has seen enough steps."""
+    """Feed it with observe(); ask cost() for the line, which is None until it has seen enough steps.
+
+    What cost() says depends on what was observed alone, not on when it was asked.
+    """
 
     def __init__(self) -> None:
         self.steps = 0
         self._moments = [[0.0] * _SIZE for _ in range(_SIZE)]
         self._targets = [0.0] * _SIZE
+        self._unfitted: tuple[list[list[float]], list[float]] | None = None
+        """Moments and targets as they were when the next fit was due; solving waits until somebody asks."""
         self._cost: StepCost | None = None
-        self._fitted_at = 0
 
     def observe(self, features: StepFeatures, duration: Nanoseconds) -> None:
         """One step took so long. Durations of zero tell nothing and are dropped."""
@@ -102,30 +115,35 @@ class StepTimePredictor:
             line[2] = line[2] * _FORGET + x * c
             line[3] = line[3] * _FORGET + x * d
             self._targets[i] = self._targets[i] * _FORGET + x
+        if self.steps % _MIN_STEPS == 0:
+            self._unfitted = [line.copy() for line in self._moments], self._targets.copy()
 
     def cost(self) -> StepCost | None:
-        """The line as fitted now; refitted after every few steps, since solving costs more than observing."""
-        if self.steps < _MIN_STEPS:
-            return None
-        if self._cost is None or self.steps - self._fitted_at >= _MIN_STEPS:
-            self._cost = self._fit()
-            self._fitted_at = self.steps
+        """The line as fitted after the last full eight steps, since solving costs more than observing."""
+        if self._unfitted is not None:
+            self._cost = _fit(*self._unfitted)
+            self._unfitted = None
         return self._cost
 
-    def _fit(self) -> StepCost:
-        """Least squares with no negative cost: the most negative term is left out and the rest solved again."""
-        active = [i for i in range(_SIZE) if self._moments[i][i] > 0]
-        while True:
-            solution = _solve(
-                [[self._moments[i][j] * (1 + _RIDGE * (i == j)) for j in active] for i in active],
-                [self._targets[i] for i in active],
-            )
-            worst = min(range(len(active)), key=solution.__getitem__)
-            if solution[worst] >= 0:
-                break
-            del active[worst]
-        by_term = dict(zip(active, solution, strict=True))
-        return StepCost(*(by_term.get(i, 0.0) / _SCALES[i] for i in range(_SIZE)))
+
+def _fit(moments: list[list[float]], targets: list[float]) -> StepCost:
+    """Least squares with no negative cost: the most negative term is left out and the rest solved again."""
+    active = [i for i in range(_SIZE) if moments[i][i] > 0]
+    while True:
+        solution = _solve(
+            [[moments[i][j] * (1 + _RIDGE * (i == j)) for j in active] for i in active],
+            [targets[i] for i in active],
+        )
+        worst = min(range(len(active)), key=solution.__getitem__)
+        if solution[worst] >= 0:
+            break
+        del active[worst]
+    by_term = dict(zip(active, solution, strict=True))
+    return StepCost(*(by_term.get(i, 0.0) / _SCALES[i] for i in range(_SIZE)))
+
+
+def _femtoseconds(nanoseconds: float) -> int:
+    return round(nanoseconds * 1e6)
 
 
 def _solve(matrix: list[list[float]], right: Sequence[float]) -> list[float]:

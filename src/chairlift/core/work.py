@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from chairlift.core.errors import ContractError
 from chairlift.core.plan import StepPlan
 
 
@@ -71,26 +72,32 @@ class Work:
         return self.weight_bytes + self.decode_kv_bytes + self.prefill_kv_bytes
 
 
-def work_of(plan: StepPlan, shape: ModelShape) -> Work:
-    """Count the work of a plan: padding and dead rows are work like any other."""
-    singles = plan.single_token_rows
-    context = sum(plan.starts[:singles]) + singles
+def work_of(plan: StepPlan, shape: ModelShape, times: int = 1) -> Work:
+    """Count the work of a plan, or of as many repeats of it in which only lengths grow: padding and dead rows are work
+    like any other.
+    """
+    singles = plan.single_token_rows * times
+    context = sum(plan.starts[: plan.single_token_rows]) * times + singles
+    context += (plan.single_token_rows - plan.token_counts.dead) * (times * (times - 1) // 2)
+    if times > 1 and plan.single_token_rows < len(plan):
+        raise ContractError(f"step {plan.step} has prompt rows and cannot be repeated {times} times.")
     pair, linear, head = shape.attention_flops_per_pair, shape.linear_flops_per_token, shape.head_flops_per_sample
     decode_flops = singles * (linear + head) + context * pair
 
     prefill_tokens = prefill_pairs = prefill_context = 0
-    for start, count in zip(plan.starts[singles:], plan.counts[singles:], strict=True):
+    first = plan.single_token_rows
+    for start, count in zip(plan.starts[first:], plan.counts[first:], strict=True):
         prefill_tokens += count
         prefill_pairs += count * start + count * (count + 1) // 2
         prefill_context += start + count
-    prompts_sampled = sum(plan.samples[singles:])
+    prompts_sampled = sum(plan.samples[first:])
     prefill_flops = prefill_tokens * linear + prefill_pairs * pair + prompts_sampled * head
 
     kv = shape.kv_bytes_per_token
     return Work(
         decode_flops=decode_flops,
         prefill_flops=prefill_flops,
-        weight_bytes=shape.layer_weight_bytes + (shape.head_weight_bytes if singles + prompts_sampled else 0),
+        weight_bytes=times * (shape.layer_weight_bytes + (shape.head_weight_bytes if singles + prompts_sampled else 0)),
         decode_kv_bytes=(context + singles) * kv,
         prefill_kv_bytes=(prefill_context + prefill_tokens) * kv,
     )

@@ -8,7 +8,7 @@ formula.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from zlib import crc32
 
 import numpy as np
@@ -110,7 +110,7 @@ class FakeRunner(ModelRunner):
         return slots
 
 
-def _rows(plan: StepPlan) -> Iterator[tuple[int, int, tuple[TokenId, ...]]]:
+def _rows(plan: StepPlan) -> Iterator[tuple[int, int, Sequence[TokenId]]]:
     """Start, count and input ids of each row."""
     first = 0
     for start, count in zip(plan.starts, plan.counts, strict=True):

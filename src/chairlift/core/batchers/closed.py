@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from array import array
 
+from chairlift.core.batchers.decodes import grow
 from chairlift.core.batchers.formation import forecast, form
 from chairlift.core.batchers.members import Member, Release
 from chairlift.core.batchers.rows import PAD, Rows, advance, end_of
@@ -18,7 +19,7 @@ from chairlift.core.policies.dynamic import Dynamic
 from chairlift.core.policies.static import Static
 from chairlift.core.policies.views import Hold, QueueView
 from chairlift.core.reasons import Reason
-from chairlift.core.request import FinishReason, Nanoseconds, TokenId
+from chairlift.core.request import FinishReason, Nanoseconds
 from chairlift.core.sequence import Phase, Sequence
 from chairlift.core.state import SchedulerState
 from chairlift.core.steptime import StepTimePredictor
@@ -71,11 +72,11 @@ class ClosedBatcher:
 
     def apply(self, plan: StepPlan, outcome: StepOutcome, times: int) -> StepEvents:
         self._forecast = None
-        tokens = list(outcome.tokens)
-        group = len(tokens) // times
         events = Release(self.state)
-        for step in range(times):
-            self._advance(plan, outcome, tokens[step * group : (step + 1) * group], repeat=step, release=events)
+        if plan.single_token_rows == len(plan) and not outcome.failures:
+            self._advance_lockstep(plan, outcome, times, events)
+        else:
+            self._advance(plan, outcome, events)
         self._end_if_over(events)
         return events.done()
 
@@ -157,15 +158,25 @@ class ClosedBatcher:
             # A dead row's last token was never computed while it mattered: nobody else reads that position, so that a
             # step which fails half-way cannot spoil what the prefix cache knows.
             kind = RowKind.DEAD if sequence.phase is Phase.ENDED else RowKind.DECODE
-            rows.add_single(sequence, kind, sequence.computed, sequence.tokens[-1], sequence.table)
+            rows.add_single(sequence, kind, sequence.computed, sequence.output[-1], sequence.table)
 
     # moving on
 
-    def _advance(
-        self, plan: StepPlan, outcome: StepOutcome, tokens: list[TokenId], *, repeat: int, release: Release
-    ) -> None:
-        """One step's outcome; in a jump, the `repeat`-th of equal ones."""
-        sampled = iter(tokens)
+    def _advance_lockstep(self, plan: StepPlan, outcome: StepOutcome, times: int, release: Release) -> None:
+        """Every live member got a token, so many times; nobody ends before the last of the steps."""
+        rows = [row for row, kind in enumerate(plan.kinds) if kind is RowKind.DECODE]
+        live = [self._in_flight[row].sequence for row in rows]
+        grow(live, outcome.tokens)
+        for sequence in live:
+            sequence.computed += times
+        if self.state.config.effective_release == "token":
+            release.steps(live, outcome.tokens, times)
+        for row, sequence in zip(rows, live, strict=True):
+            self._judge(sequence, outcome.stops.get(row), release)
+
+    def _advance(self, plan: StepPlan, outcome: StepOutcome, release: Release) -> None:
+        """One step, row by row: prompts, and whatever went wrong."""
+        sampled = iter(outcome.tokens)
         for row, member in enumerate(self._in_flight):
             sequence = member.sequence
             token = next(sampled) if plan.samples[row] else None
@@ -174,26 +185,25 @@ class ClosedBatcher:
                 continue
             if plan.kinds[row] is RowKind.DEAD:
                 continue
-            end = plan.starts[row] + plan.counts[row] + repeat
+            end = plan.starts[row] + plan.counts[row]
             member.position = max(member.position, end)
             if sequence.phase is not Phase.ENDED:
                 advance(sequence, token, end if plan.kinds[row] is RowKind.DECODE else min(end, member.known))
                 if plan.kinds[row] is not RowKind.DECODE:
                     self.state.publish(sequence)
             if token is not None:
-                self._token(sequence, outcome.stops.get(row), release)
+                if self.state.config.effective_release == "token":
+                    release.tokens_of(sequence)
+                self._judge(sequence, outcome.stops.get(row), release)
 
-    def _token(self, sequence: Sequence, stop: FinishReason | None, release: Release) -> None:
-        """A member has a new token: does it leave, and does it end the member?"""
-        mode = self.state.config.effective_release
-        if mode == "token":
-            release.tokens_of(sequence)
+    def _judge(self, sequence: Sequence, stop: FinishReason | None, release: Release) -> None:
+        """A member has a new token: does that end it?"""
         reason = stop or end_of(sequence)
         if reason is None:
             self.state.decide(sequence, Reason.DECODING)
             return
         self.state.end(sequence, reason)
-        if mode != "batch":
+        if self.state.config.effective_release != "batch":
             release.leave(sequence)
 
     def _fail(self, sequence: Sequence, message: str, release: Release) -> None:

@@ -12,11 +12,13 @@ from collections.abc import Sequence as SequenceOf
 from operator import attrgetter
 
 from chairlift.core.batchers.decodes import Decodes
+from chairlift.core.batchers.members import columns
 from chairlift.core.batchers.rows import Rows, advance, end_of
 from chairlift.core.plan import Finished, RowKind, StepEvents, StepOutcome, StepPlan, TokenCounts, Wait
 from chairlift.core.policies.continuous import Continuous, Grant, Stop
 from chairlift.core.reasons import Reason
 from chairlift.core.request import FinishReason, Nanoseconds, TokenId
+from chairlift.core.runs import Cycle, TokenRuns
 from chairlift.core.sequence import Phase, Sequence
 from chairlift.core.state import SchedulerState
 from chairlift.core.steptime import StepTimePredictor
@@ -27,7 +29,9 @@ Tokens = SequenceOf[TokenId]
 
 _NO_PROMPTS = Rows()
 _ORDER = attrgetter("order")
-_BLOCKED_UNTIL_SOMEBODY_ENDS = (Reason.WAITING_FOR_SLOT, Reason.WAITING_FOR_BLOCKS)
+_STAYS = frozenset({Reason.WAITING_FOR_SLOT, Reason.WAITING_FOR_BLOCKS, Reason.WAITING_FOR_BUDGET})
+"""What a step without prompt tokens is stopped by until a running sequence ends: slots and budget are taken by the same
+decodes again, and there are never more free blocks."""
 
 
 class ContinuousBatcher:
@@ -148,11 +152,11 @@ class ContinuousBatcher:
     def apply(self, plan: StepPlan, outcome: StepOutcome, times: int) -> StepEvents:
         singles = plan.single_token_rows
         preempted = self._take_preempted()
-        if outcome.failures or outcome.stops:
+        if outcome.failures:
             ended = self._advance_rows(plan, outcome, range(len(plan)), iter(outcome.tokens))
             self._decodes.advanced_one_by_one()
         else:
-            ended = self._advance_decodes(outcome.tokens, times)
+            ended = self._advance_decodes(outcome, times)
             if self._prompts:
                 ended += self._advance_rows(plan, outcome, range(singles, len(plan)), iter(outcome.tokens[singles:]))
         self.steps_since_prefill = 1 if self._prompts else self.steps_since_prefill + times
@@ -171,17 +175,24 @@ class ContinuousBatcher:
         return StepEvents(finished=(self._finish(sequence, FinishReason.CANCELLED, ""),))
 
     def horizon(self) -> int:
-        if self._prompts or self._prefilling or self._decodes.stop_ids or self.state.config.target_itl is not None:
+        decodes = self._decodes
+        if (
+            self._prompts
+            or self._prefilling
+            or decodes.stop_ids
+            or (self.head() is not None and not self._head_stays())
+        ):
             return 1
-        if self.head() is not None and (self._preempted_now or self._stopped_by not in _BLOCKED_UNTIL_SOMEBODY_ENDS):
-            return 1  # in the next step somebody may be admitted
-        # The most steps that end nobody before the last and whose growth fits: it grows with the steps, so bisect.
-        low, high = 1, max(1, self._decodes.steps_to_nearest_length())
-        while low < high:
-            middle = (low + high + 1) // 2
-            fits = self._decodes.blocks_needed(middle) <= self.free_blocks
-            low, high = (middle, high) if fits else (low, middle - 1)
-        return low
+        # The most steps that end nobody before the last and whose growth fits.
+        return decodes.steps_within(self.free_blocks, max(1, decodes.steps_to_nearest_length()))
+
+    def _head_stays(self) -> bool:
+        """Whether the head of the queue waits, for the same reason, until a running sequence ends."""
+        if self._preempted_now:
+            return False
+        if self.state.config.target_itl is not None:
+            return self._stopped_by is Reason.WAITING_FOR_SLOT  # what else is looked at depends on predicted times
+        return self._stopped_by in _STAYS
 
     # growth and preemption
 
@@ -288,22 +299,32 @@ class ContinuousBatcher:
             counts=(1,) * singles + tuple(prompts.counts),
             paddings=(0,) * (singles + len(prompts)),
             samples=(True,) * singles + tuple(prompts.samples),
-            tokens=(*decodes.newest, *prompts.tokens),
+            tokens=self._joined(prompts) if prompts else tuple(decodes.newest),
             tables=(*decodes.tables, *prompts.tables),
             single_token_rows=singles,
             token_counts=TokenCounts(prompts.prefill, singles + prompts.decode, prompts.recompute),
             decisions=state.take_decisions(),
         )
 
+    def _joined(self, prompts: Rows) -> Tokens:
+        if isinstance(prompts.tokens, TokenRuns):
+            tokens = TokenRuns(self._decodes.newest)
+            tokens.extend(prompts.tokens)
+            return tokens
+        return (*self._decodes.newest, *prompts.tokens)
+
     # moving on
 
-    def _advance_decodes(self, tokens: Tokens, times: int) -> list[Ended]:
+    def _advance_decodes(self, outcome: StepOutcome, times: int) -> list[Ended]:
         """The steady state: every decode got its token. Returns who has ended by it."""
-        decodes = self._decodes
+        decodes, tokens, stops = self._decodes, outcome.tokens, outcome.stops
         if times > 1:
             for sequence in decodes.growth_within(times):
                 self.state.pool.allocate(sequence.table, 1)
         done = decodes.advance(tokens, times)
+        if stops:
+            rows = enumerate(decodes.sequences)
+            return [(one, reason, "") for row, one in rows if (reason := stops.get(row) or end_of(one))]
         if decodes.stopped_by(tokens):
             done = decodes.sequences
         return [(sequence, reason, "") for sequence in done if (reason := end_of(sequence))]
@@ -341,8 +362,7 @@ class ContinuousBatcher:
     def _released(self, plan: StepPlan, outcome: StepOutcome, times: int, ended: list[Ended]) -> tuple[Ids, Tokens]:
         """Columns of the tokens that leave now: all of this step's, or whole answers that have ended."""
         if self.state.config.effective_release != "token":
-            pairs = [(sequence.request_id, token) for sequence, _, _ in ended for token in sequence.unreleased()]
-            return [name for name, _ in pairs], [token for _, token in pairs]
+            return columns([(sequence.request_id, sequence.unreleased()) for sequence, _, _ in ended])
         if not outcome.failures:
             singles = plan.single_token_rows
             sampled = [
@@ -350,6 +370,7 @@ class ContinuousBatcher:
                 for name, samples in zip(plan.request_ids[singles:], plan.samples[singles:], strict=True)
                 if samples
             ]
-            return [*plan.request_ids[:singles], *sampled] * times, outcome.tokens
+            names = [*plan.request_ids[:singles], *sampled]
+            return names if times == 1 else Cycle(names, times), outcome.tokens
         kept = [(k, row) for k, row in enumerate(plan.sampled_rows) if row not in outcome.failures]
         return [plan.request_ids[row] for _, row in kept], [outcome.tokens[k] for k, _ in kept]

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from chairlift.core.plan import BatchForecast, BlockTable, RowKind, StepEvents, StepOutcome, StepPlan, TokenCounts, Wait
 from chairlift.core.request import FinishReason, Nanoseconds, TokenId
+from chairlift.core.runs import TokenRuns
 from chairlift.core.sequence import Phase, Sequence
 from chairlift.core.state import SchedulerState
 
@@ -23,7 +24,7 @@ class Rows:
         self.counts: list[int] = []
         self.paddings: list[int] = []
         self.samples: list[bool] = []
-        self.tokens: list[TokenId] = []
+        self.tokens: list[TokenId] | TokenRuns = []
         self.tables: list[BlockTable] = []
         self.singles = 0
         self.prefill = self.decode = self.recompute = self.padding = self.dead = 0
@@ -51,9 +52,12 @@ class Rows:
         fresh_prompt = max(0, min(start + real, sequence.prompt_length) - start - again)
         kind = RowKind.RECOMPUTE if again else RowKind.PREFILL
         self._add(sequence, kind, start, count, padding, samples=start < known <= end, table=sequence.table)
-        self.tokens += sequence.tokens[start : start + real]
+        tokens = sequence.tokens(start, start + real)
+        if isinstance(tokens, TokenRuns) and not isinstance(self.tokens, TokenRuns):
+            self.tokens = TokenRuns(self.tokens)
+        self.tokens.extend(tokens)
         if padding:
-            self.tokens += [PAD] * padding
+            self.tokens.extend([PAD] * padding)
         self.recompute += again
         self.prefill += fresh_prompt
         self.decode += real - again - fresh_prompt
@@ -91,7 +95,7 @@ class Rows:
             counts=tuple(self.counts),
             paddings=tuple(self.paddings),
             samples=tuple(self.samples),
-            tokens=tuple(self.tokens),
+            tokens=self.tokens if isinstance(self.tokens, TokenRuns) else tuple(self.tokens),
             tables=tuple(self.tables),
             single_token_rows=self.singles,
             token_counts=TokenCounts(self.prefill, self.decode, self.recompute, self.padding, self.dead),
@@ -138,8 +142,8 @@ class Batcher(Protocol):
 def end_of(sequence: Sequence) -> FinishReason | None:
     """Whether the newest token ends the sequence, by stop id or length."""
     request = sequence.request
-    length = len(sequence.tokens)
-    if request.stop_ids and length >= sequence.stop_from and sequence.tokens[-1] in request.stop_ids:
+    length = sequence.length
+    if request.stop_ids and length >= sequence.stop_from and sequence.output[-1] in request.stop_ids:
         return FinishReason.STOP
     return FinishReason.LENGTH if length > sequence.last_position else None
 
@@ -148,5 +152,5 @@ def advance(sequence: Sequence, token: TokenId | None, computed: int) -> None:
     """The sequence has `computed` leading tokens in the pool now, and perhaps a new token."""
     sequence.computed = computed
     if token is not None:
-        sequence.tokens.append(token)
+        sequence.output.append(token)
         sequence.phase = Phase.DECODE
