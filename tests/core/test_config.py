@@ -135,6 +135,12 @@ def test_another_policy_finds_the_rest_in_place_and_is_checked() -> None:
         SchedulerConfig(kv_reservation="prompt").with_policy("static")
 
 
+def test_a_setting_that_does_not_exist_is_refused() -> None:
+    """A misspelt name in a live switch is a ConfigError like any other."""
+    with pytest.raises(ConfigError, match="there is no setting max_seqs"):
+        SchedulerConfig().with_policy("static", max_seqs=3)
+
+
 def test_settings_cannot_be_changed() -> None:
     """A config is frozen: a change is a new config, checked again."""
     with pytest.raises(FrozenInstanceError):

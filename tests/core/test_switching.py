@@ -295,6 +295,23 @@ def test_the_end_of_the_input_is_known_to_the_next_policy() -> None:
     assert Driver(scheduler).run().finished.keys() == {"alone"}
 
 
+def test_who_waits_is_told_for_what_under_the_new_policy() -> None:
+    """For the batch under a closed policy, for its turn under continuous: no reason outlives its policy."""
+    scheduler = _scheduler("static")
+    submit(scheduler, request("a"), request("b"))
+    told = scheduler.switch_policy("continuous", 0).decisions
+    assert [(one.request_id, one.reason) for one in told][-2:] == [
+        ("a", Reason.WAITING_FOR_TURN),
+        ("b", Reason.WAITING_FOR_TURN),
+    ]
+
+    told = scheduler.switch_policy("dynamic", 0).decisions
+    assert [(one.request_id, one.reason) for one in told] == [
+        ("a", Reason.WAITING_FOR_BATCH),
+        ("b", Reason.WAITING_FOR_BATCH),
+    ]
+
+
 def test_an_idle_scheduler_switches_at_once() -> None:
     """Nothing runs, so there is nothing to wait for."""
     scheduler = _scheduler("continuous")

@@ -5,7 +5,7 @@ Durations are integer nanoseconds here; the command line takes them with a unit 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from chairlift.core.errors import ConfigError
@@ -151,7 +151,12 @@ class SchedulerConfig:
         return {"static": self.batch_size, "dynamic": self.max_batch_size, "continuous": self.max_num_seqs}[self.policy]
 
     def with_policy(self, policy: PolicyName, **changes: Any) -> SchedulerConfig:
-        """The same settings under another policy. Raises ConfigError when they do not go together."""
+        """The same settings under another policy.
+
+        Raises ConfigError when they do not go together, or when there is no such setting.
+        """
+        if unknown := changes.keys() - {field.name for field in fields(self)}:
+            raise ConfigError(f"there is no setting {', '.join(sorted(unknown))}.")
         return replace(self, policy=policy, **changes)
 
 
