@@ -156,6 +156,7 @@ def test_exponential_phases_have_their_means() -> None:
         (lambda: Ramp(0, 1, 0), "over is 0"),
         (lambda: OnOff(1, 0, 1), "on is 0"),
         (lambda: OnOff(1, 1, 1, off_rate=-1), "off_rate is -1"),
+        (lambda: OnOff(1, 1000, 1), r"on is 1e-06s: at rate 1 only 1e-06 requests are expected"),
     ],
 )
 def test_impossible_arrivals_are_refused(make: Callable[[], Arrivals], message: str) -> None:

@@ -22,6 +22,7 @@ from chairlift.lab.loads.load import Load, Prefix, RequestClass, Sessions, Trace
 
 RATE = st.floats(0.001, 10**6)
 TIME = st.integers(1, 10**15)
+PHASE = st.integers(10**9, 10**15)
 TOKENS = st.integers(1, 10**6)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=9)
 LENGTHS = st.one_of(
@@ -44,7 +45,7 @@ ARRIVALS = st.one_of(
     st.builds(Gamma, RATE, st.floats(0, 100)),
     st.builds(Burst, TOKENS, st.none() | TIME),
     st.builds(Ramp, RATE, RATE, TIME),
-    st.builds(OnOff, RATE, TIME, TIME, st.just(0.0) | RATE, st.sampled_from(["fixed", "exponential"])),
+    st.builds(OnOff, RATE, PHASE, PHASE, st.just(0.0) | RATE, st.sampled_from(["fixed", "exponential"])),
 )
 REPLAYS = st.builds(TraceReplay, TEXT, st.sampled_from(["auto", "own"]), TIME, st.booleans(), st.booleans())
 PREFIXES = st.builds(Prefix, TOKENS, st.integers(1, 50), st.floats(0.01, 1), st.floats(0, 3))

@@ -22,6 +22,9 @@ from chairlift.lab.loads.units import SECOND, seconds
 LEAST_CV: Final = 1e-6
 """Gaps more even than this are made even: no clock would tell the difference."""
 
+LEAST_PER_CYCLE: Final = 0.001
+"""Requests expected in an on and an off phase; below, going through the phases would take longer than the load."""
+
 TraceFormat = Literal["auto", "azure", "mooncake", "burstgpt", "bailian", "own"]
 
 
@@ -183,6 +186,13 @@ class OnOff:
         _check_cv(self.cv)
         if self.off_rate:
             _check_rate(self.off_rate, "off_rate")
+        expected = seconds(self.on) * self.rate + seconds(self.off) * self.off_rate
+        if expected < LEAST_PER_CYCLE:
+            raise ConfigError(
+                f"on is {seconds(self.on):g}s: at rate {self.rate:g} only {expected:.2g} requests are expected in an "
+                f"on and an off phase, too few for phases to show. Lengthen them (to {LEAST_PER_CYCLE} requests), or take "
+                "a poisson process."
+            )
 
     def starts(self, draws: Draws) -> Iterator[Nanoseconds]:
         phases = self._phases(draws)

@@ -1,7 +1,10 @@
-"""Seeded randomness that stays the same: on every machine, in every order of asking, under every version of numpy.
+"""Seeded randomness that stays the same: in every order of asking, under every version of Python and numpy.
 
 Everything is cut from SHAKE-128 (FIPS 202) of a text that names seed, stream and number. So a load's lengths don't
 change when its arrivals do, and the prompt of request 900,000 can be had without the ones before it.
+
+Tokens are integers all the way. Lengths and gaps pass through the C library's log and exp, whose last bit may differ
+from platform to platform: then one rounding in some 10⁸ goes the other way, and the load's fingerprint says so.
 """
 
 from __future__ import annotations
