@@ -25,6 +25,7 @@ It runs with one worker process and with as many as it likes.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
@@ -162,9 +163,9 @@ async def drive(url: str, shape: Shape) -> Own:
             if trace.first_content is not None and trace.sent is not None
         ],
         gaps=[
-            (after.time - before.time) / MILLISECOND
+            (after - before) / MILLISECOND
             for trace in steady
-            for before, after in zip(trace.chunks, trace.chunks[1:], strict=False)
+            for before, after in itertools.pairwise(trace.chunks.times)
         ],
         verdict="; ".join(f"{one.name} {one.value:g}" for one in verdict.reasons if one.value is not None) or "not it",
     )

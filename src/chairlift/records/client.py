@@ -18,10 +18,11 @@ sent - scheduled is the client's own lateness, never the target's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 from chairlift.core.request import Nanoseconds, TokenId
 
@@ -51,6 +52,74 @@ class Chunk(NamedTuple):
     """Tokens in it. 0: text that earlier tokens had held back."""
     source: TokenSource
     """How that is known."""
+
+
+_SOURCES = tuple(TokenSource)
+_UNTOLD = -1
+"""Stands for a count that nobody told."""
+
+
+class Chunks(Sequence[Chunk]):
+    """An answer's chunks as columns: 17 bytes each, and nothing for a garbage collector to walk over.
+
+    Attributes:
+        times: ns, as in Chunk.
+    """
+
+    __slots__ = ("_sources", "_tokens", "times")
+
+    def __init__(self, chunks: Iterable[tuple[Nanoseconds, int | None, TokenSource]] = ()) -> None:
+        self.times = array("q")
+        self._tokens = array("q")
+        self._sources = array("b")
+        for time, tokens, source in chunks:
+            self.add(time, tokens, source)
+
+    def add(self, time: Nanoseconds, tokens: int | None, source: TokenSource) -> None:
+        """One more, while the answer is under way."""
+        self.times.append(time)
+        self._tokens.append(_UNTOLD if tokens is None else tokens)
+        self._sources.append(_SOURCES.index(source))
+
+    @property
+    def tokens(self) -> list[int | None]:
+        """Tokens of each."""
+        return [None if count == _UNTOLD else count for count in self._tokens]
+
+    @property
+    def sources(self) -> list[TokenSource]:
+        """How those are known."""
+        return [_SOURCES[code] for code in self._sources]
+
+    def one_each(self) -> Chunks:
+        """The same, with a token in each by TokenSource.TOTAL."""
+        return Chunks((time, 1, TokenSource.TOTAL) for time in self.times)
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @overload
+    def __getitem__(self, index: int) -> Chunk: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Chunk]: ...
+
+    def __getitem__(self, index: int | slice) -> Chunk | Sequence[Chunk]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        tokens = self._tokens[index]
+        return Chunk(self.times[index], None if tokens == _UNTOLD else tokens, _SOURCES[self._sources[index]])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Chunks):
+            return NotImplemented
+        return (self.times, self._tokens, self._sources) == (other.times, other._tokens, other._sources)
+
+    def __hash__(self) -> int:
+        return hash((self.times.tobytes(), self._tokens.tobytes()))
+
+    def __repr__(self) -> str:
+        return f"Chunks({list(self)})"
 
 
 class ErrorClass(StrEnum):
@@ -104,7 +173,7 @@ class RequestTrace:
     """ns: the first chunk. Reasoning is content; a role or a usage alone is not."""
     last_content: Nanoseconds | None = None
     """ns: the last chunk."""
-    chunks: tuple[Chunk, ...] = ()
+    chunks: Chunks = field(default_factory=Chunks)
     """Every event that carried content, in order."""
     prompt_tokens: int | None = None
     """Tokens of the prompt, by the target's usage."""

@@ -12,7 +12,7 @@ from pyarrow import parquet
 from chairlift.core.errors import RecordError
 from chairlift.lab.client.recorder import ClientRecorder, read_health, read_samples, read_traces
 from chairlift.records.client import (
-    Chunk,
+    Chunks,
     ErrorClass,
     HealthSample,
     Observation,
@@ -22,7 +22,7 @@ from chairlift.records.client import (
 )
 from tests.lab.client.test_rows import health, samples, traces
 
-CHUNKS = (Chunk(3, 1, TokenSource.TOKEN_IDS), Chunk(4, None, TokenSource.UNKNOWN))
+CHUNKS = Chunks([(3, 1, TokenSource.TOKEN_IDS), (4, None, TokenSource.UNKNOWN)])
 TRACE = RequestTrace(7, 1, warmup=False, end=5, sent=2, chunks=CHUNKS, error=ErrorClass.CUT, token_ids=(1, 2))
 HEALTH = HealthSample(10, 10, (0, 1), 1, 2, 3, 4, 0.5, 0.6, None)
 SAMPLE = ServerSample(10, 1, running=2.0, series={'a{b="c"}': 1.0})

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from chairlift.core.errors import RecordError
 from chairlift.lab.client.rows import KINDS, from_row, schemas, to_row
-from chairlift.records.client import Chunk, ErrorClass, HealthSample, RequestTrace, ServerSample, TokenSource
+from chairlift.records.client import Chunk, Chunks, ErrorClass, HealthSample, RequestTrace, ServerSample, TokenSource
 
 times = st.integers(min_value=0, max_value=2**62)
 maybe_times = st.none() | times
@@ -26,7 +26,7 @@ traces = st.builds(
     first_event=maybe_times,
     first_content=maybe_times,
     last_content=maybe_times,
-    chunks=st.lists(st.builds(Chunk, times, counts, st.sampled_from(TokenSource)), max_size=4).map(tuple),
+    chunks=st.lists(st.builds(Chunk, times, counts, st.sampled_from(TokenSource)), max_size=4).map(Chunks),
     prompt_tokens=counts,
     cached_tokens=counts,
     output_tokens=counts,

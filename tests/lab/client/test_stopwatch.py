@@ -52,10 +52,7 @@ def test_a_running_count_counts_a_chunk_by_its_difference() -> None:
 
     trace = watched(role, word(output_tokens=1), word(output_tokens=4), usage).trace(50)
 
-    assert trace.chunks == (
-        Chunk(20, 1, TokenSource.RUNNING_COUNT),
-        Chunk(30, 3, TokenSource.RUNNING_COUNT),
-    )
+    assert list(trace.chunks) == [Chunk(20, 1, TokenSource.RUNNING_COUNT), Chunk(30, 3, TokenSource.RUNNING_COUNT)]
 
 
 def test_a_counted_token_without_text_is_a_chunk() -> None:
@@ -81,7 +78,7 @@ def test_a_whole_answer_in_one_event_has_its_tokens() -> None:
     """An answer that was not streamed."""
     trace = watched(word(output_tokens=9, finish_reason="length")).trace(50)
 
-    assert trace.chunks == (Chunk(10, 9, TokenSource.RUNNING_COUNT),)
+    assert list(trace.chunks) == [Chunk(10, 9, TokenSource.RUNNING_COUNT)]
 
 
 def test_as_many_tokens_as_chunks_are_one_each() -> None:

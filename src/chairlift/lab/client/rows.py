@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from chairlift.core.errors import RecordError
 from chairlift.records.client import (
-    Chunk,
+    Chunks,
     ErrorClass,
     HealthSample,
     Observation,
@@ -42,8 +42,8 @@ def to_row(observation: Observation) -> dict[str, Any]:
     """An observation as a mapping that JSON can hold. A trace's chunks are three columns, each as long as the other."""
     row: dict[str, Any] = {name: getattr(observation, name) for name in _COLUMNS[type(observation)]}
     if isinstance(observation, RequestTrace):
-        columns = zip(*observation.chunks, strict=True) if observation.chunks else ((), (), ())
-        row |= dict(zip(("chunk_times", "chunk_tokens", "chunk_sources"), map(list, columns), strict=True))
+        chunks = observation.chunks
+        row |= {"chunk_times": list(chunks.times), "chunk_tokens": chunks.tokens, "chunk_sources": chunks.sources}
     if isinstance(observation, ServerSample):
         row["series"] = dict(observation.series)
     return row
@@ -62,8 +62,8 @@ def from_row(kind: type[Seen], row: Mapping[str, Any]) -> Seen:
     try:
         if kind is RequestTrace:
             known["error"] = None if row.get("error") is None else ErrorClass(row["error"])
-            known["chunks"] = tuple(
-                Chunk(time, tokens, TokenSource(source))
+            known["chunks"] = Chunks(
+                (time, tokens, TokenSource(source))
                 for time, tokens, source in zip(
                     row["chunk_times"], row["chunk_tokens"], row["chunk_sources"], strict=True
                 )

@@ -6,7 +6,7 @@ from chairlift.core.request import Nanoseconds, TokenId
 from chairlift.lab.client.deltas import Delta
 from chairlift.lab.client.health import Tally
 from chairlift.lab.client.options import Answer
-from chairlift.records.client import Chunk, ErrorClass, RequestTrace, TokenSource
+from chairlift.records.client import Chunks, ErrorClass, RequestTrace, TokenSource
 
 
 class Stopwatch:
@@ -21,13 +21,11 @@ class Stopwatch:
     """
 
     __slots__ = (
+        "_chunks",
         "_counted",
-        "_gap",
         "_ids",
-        "_sources",
         "_text",
-        "_times",
-        "_tokens",
+        "_uncounted",
         "cached_tokens",
         "ended",
         "error",
@@ -81,11 +79,9 @@ class Stopwatch:
         self.error_message = ""
         self.retry_after: Nanoseconds | None = None
         self.reused: bool | None = None
-        self._times: list[Nanoseconds] = []
-        self._tokens: list[int | None] = []
-        self._sources: list[TokenSource] = []
-        self._gap = False
-        """A chunk came whose tokens nobody counted."""
+        self._chunks = Chunks()
+        self._uncounted = 0
+        """Chunks so far whose tokens nobody told."""
         self._counted = 0
         """Output tokens that the chunks so far account for."""
         self._text: list[str] = []
@@ -94,7 +90,7 @@ class Stopwatch:
     @property
     def chunks(self) -> int:
         """Chunks so far."""
-        return len(self._times)
+        return len(self._chunks)
 
     def event(self, delta: Delta, now: Nanoseconds) -> None:
         """An event came."""
@@ -106,11 +102,9 @@ class Stopwatch:
         # of when its tokens came.
         if delta.content or (tokens and delta.choices):
             self.tally.chunks += 1
-            self._times.append(now)
-            self._tokens.append(tokens)
-            self._sources.append(source)
+            self._chunks.add(now, tokens, source)
             if tokens is None:
-                self._gap = True
+                self._uncounted += 1
             else:
                 self._counted += tokens
             if self.keep_text:
@@ -136,10 +130,10 @@ class Stopwatch:
             keep_text: whether the answer goes into the trace; by default if it was kept.
         """
         keep_text = self.keep_text if keep_text is None else keep_text
-        tokens, sources = self._tokens, self._sources
-        if tokens and self.error is None and self.output_tokens == len(tokens) and not any(tokens):
-            tokens, sources = [1] * len(tokens), [TokenSource.TOTAL] * len(tokens)
-        times = self._times
+        chunks = self._chunks
+        if self._uncounted and self.error is None and self.output_tokens == len(chunks) == self._uncounted:
+            chunks = chunks.one_each()
+        times = chunks.times
         return RequestTrace(
             index=self.index,
             scheduled=self.scheduled,
@@ -151,7 +145,7 @@ class Stopwatch:
             first_content=times[0] if times else None,
             last_content=times[-1] if times else None,
             end=now if self.ended is None else self.ended,
-            chunks=tuple(map(Chunk, times, tokens, sources)),
+            chunks=chunks,
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
             output_tokens=self.output_tokens,
@@ -172,7 +166,7 @@ class Stopwatch:
         """
         if delta.token_ids is not None:
             return len(delta.token_ids), TokenSource.TOKEN_IDS
-        if delta.output_tokens is not None and not self._gap:
+        if delta.output_tokens is not None and not self._uncounted:
             return max(0, delta.output_tokens - self._counted), TokenSource.RUNNING_COUNT
         return None, TokenSource.UNKNOWN
 
