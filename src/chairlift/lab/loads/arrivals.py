@@ -190,8 +190,8 @@ class OnOff:
         if expected < LEAST_PER_CYCLE:
             raise ConfigError(
                 f"on is {seconds(self.on):g}s: at rate {self.rate:g} only {expected:.2g} requests are expected in an "
-                f"on and an off phase, too few for phases to show. Lengthen them (to {LEAST_PER_CYCLE} requests), or take "
-                "a poisson process."
+                f"on and an off phase, too few for phases to show. Lengthen them (to {LEAST_PER_CYCLE} requests), "
+                "or take a poisson process."
             )
 
     def starts(self, draws: Draws) -> Iterator[Nanoseconds]:
