@@ -16,6 +16,8 @@ all streams were there, medians over the rounds:
     answered    requests with a whole answer; GuideLLM cuts what is under way at the end
     CPU s       of the tool's processes, start-up included
     server late by how much the server itself missed its cadence: part of everything above
+    pressure    share of the run in which something on the machine was ready and found no core: a run with much of it
+                measures the machine, not the tool
 
 Aim: the 99th percentile of the send lag under 10 ms, from one process. GuideLLM is found at .venv-guidellm/bin/guidellm
 or --guidellm; make it with `python -m venv .venv-guidellm && .venv-guidellm/bin/pip install guidellm` (it needs torch).
@@ -31,6 +33,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
@@ -42,6 +45,7 @@ import uvloop
 
 from benchmarks._statistics import median_interval
 from chairlift.engine.collector import calm_collector
+from chairlift.lab.client.health import PRESSURE, read_stalled
 from chairlift.lab.client.verdict import judge
 from chairlift.lab.loads.files import load_from_pairs
 from chairlift.lab.loads.schedule import Schedule
@@ -111,6 +115,7 @@ class Result:
     gap_off_p99: float | None
     cpu_seconds: float
     server_late_p99: float
+    pressure: float
     verdict: str
 
 
@@ -217,12 +222,14 @@ def measure(tool: str, shape: Shape, program: Path, folder: Path, *, together: b
     """One run."""
     with null_server(shape, together=together) as url:
         look(url)
-        before = cpu_seconds()
+        before, begun, stalled = cpu_seconds(), time.monotonic_ns(), read_stalled(PRESSURE)
         if tool == "chairlift":
             own = drive_chairlift(url, shape, folder)
         else:
             own = drive_guidellm(program, url, shape, folder, 1 if tool.endswith("1") else None)
         cpu = cpu_seconds() - before
+        stalled = (read_stalled(PRESSURE) or 0) - (stalled or 0)
+        pressure = stalled / (time.monotonic_ns() - begun)
         record = look(url)
     behind = behind_schedule(record["arrivals"], shape)
     firsts = [first - shape.interval * 1000 for first in own.firsts]
@@ -244,6 +251,7 @@ def measure(tool: str, shape: Shape, program: Path, folder: Path, *, together: b
         gap_off_p99=at(gaps, 99) if gaps else None,
         cpu_seconds=cpu,
         server_late_p99=at(record["lateness"], 99) / MILLISECOND,
+        pressure=pressure,
         verdict=own.verdict,
     )
 
@@ -278,6 +286,7 @@ COLUMNS = {
     "answered": "answered",
     "CPU s": "cpu_seconds",
     "server late p99": "server_late_p99",
+    "pressure": "pressure",
 }
 
 
@@ -290,7 +299,9 @@ def show(results: Sequence[Result], tools: Sequence[str]) -> None:
         for title, name in COLUMNS.items():
             values = [value for result in own if (value := getattr(result, name)) is not None]
             cells.append(
-                f"{median_interval(values).median:>{len(title) + 3}.1f}" if values else " " * len(title) + "  -"
+                f"{median_interval(values).median:>{len(title) + 3}.{2 if name == 'pressure' else 1}f}"
+                if values
+                else " " * len(title) + "  -"
             )
         print(f"{tool:<14}" + "".join(cells))
     for tool in tools:

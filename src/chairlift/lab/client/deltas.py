@@ -17,6 +17,9 @@ from chairlift.lab.client.sse import ServerSentEvent
 
 DONE: Final = b"[DONE]"
 
+_decode: Final = json.JSONDecoder().decode
+"""Without the look for other encodings that json.loads takes at bytes: a third of its time."""
+
 _REASONING: Final = ("reasoning_content", "reasoning")
 _CONTENT: Final = ("content", "refusal")
 _LONGEST_MESSAGE: Final = 500
@@ -53,7 +56,7 @@ def read_event(event: ServerSentEvent) -> Delta:
         NotAnAnswer: it is no JSON object, or has neither choices nor usage nor an error.
     """
     try:
-        body = json.loads(event.data)
+        body = _decode(event.data.decode("utf-8"))
     except ValueError as error:  # both wrong JSON and wrong UTF-8
         if event.name == b"error":
             return Delta(error=_shortened(event.data.decode("utf-8", "replace")))
