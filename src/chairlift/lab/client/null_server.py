@@ -280,8 +280,8 @@ async def _run(arguments: argparse.Namespace) -> None:
 
     if stat.S_ISFIFO(os.fstat(sys.stdin.fileno()).st_mode):  # whoever holds the other end has started this
         asyncio.get_running_loop().add_reader(sys.stdin.fileno(), look)
-    async with server:
-        await ended.wait()
+    await ended.wait()
+    server.close()  # without waiting for streams that are still open
 
 
 def main() -> None:
