@@ -9,7 +9,13 @@ from chairlift.core.errors import ConfigError, OutOfDeviceMemory
 from chairlift.runners.openvino.formats import open_checkpoint
 from chairlift.runners.openvino.memory import MIB, AllowedMemory
 from chairlift.runners.openvino.settings import RunnerSettings, StepLimits
-from chairlift.runners.openvino.startup import check_context, largest_step, one_block_inputs, size_pool
+from chairlift.runners.openvino.startup import (
+    check_context,
+    huge_pages_seconds,
+    largest_step,
+    one_block_inputs,
+    size_pool,
+)
 from tests.runners.openvino.helpers import MODELS
 
 ALLOWED = AllowedMemory(total=2000 * MIB, available=1500 * MIB, limited_by="machine")
@@ -99,3 +105,10 @@ def test_warm_up_rows_lie_in_block_0_alone() -> None:
     assert np.unique(inputs.block_indices).tolist() == [0]
     assert inputs.block_indices_begins.tolist() == [0, 4, 6]
     assert inputs.sampled.tolist() == [0, 40]
+
+
+def test_time_for_huge_pages_grows_with_the_weights() -> None:
+    """None for a tiny model or when switched off; else a second, and two more for each GiB."""
+    assert huge_pages_seconds(RunnerSettings(), weight_bytes=MIB) == 0
+    assert huge_pages_seconds(RunnerSettings(huge_pages=False), weight_bytes=1024 * MIB) == 0
+    assert huge_pages_seconds(RunnerSettings(), weight_bytes=512 * MIB) == 2

@@ -23,7 +23,13 @@ from chairlift.runners.openvino.inputs import step_inputs
 from chairlift.runners.openvino.kvpool import KVPool
 from chairlift.runners.openvino.memory import MemoryReport, allowed_memory, resident_bytes
 from chairlift.runners.openvino.settings import RunnerSettings, StepLimits, allowed_threads
-from chairlift.runners.openvino.startup import check_context, largest_step, size_pool, warm_up_and_measure
+from chairlift.runners.openvino.startup import (
+    check_context,
+    huge_pages_seconds,
+    largest_step,
+    size_pool,
+    warm_up_and_measure,
+)
 
 
 class OpenVINORunner(ModelRunner):
@@ -61,7 +67,9 @@ class OpenVINORunner(ModelRunner):
         self._shape = checkpoint.shape(settings.kv_element_bytes)
         self._model = CompiledModel(checkpoint, settings.threads or allowed_threads(), settings.kv_cache_dtype)
         gc.collect()  # the graph's nodes hold each other; with them go the constants that the plugin has packed
-        footprint = warm_up_and_measure(self._model, limits, before)
+        footprint = warm_up_and_measure(
+            self._model, limits, before, huge_pages_seconds(settings, checkpoint.weight_bytes)
+        )
         block_bytes = self._shape.kv_bytes_per_token * BLOCK_SIZE
         taken = before + footprint.weights_and_runtime + footprint.activations
         size = size_pool(settings, limits, allowed, taken, block_bytes)

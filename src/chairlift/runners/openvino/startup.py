@@ -11,9 +11,11 @@ from chairlift.core.errors import ConfigError, OutOfDeviceMemory
 from chairlift.runners.openvino.architecture import Architecture
 from chairlift.runners.openvino.compiled import CompiledModel
 from chairlift.runners.openvino.graph import BLOCK_SIZE
+from chairlift.runners.openvino.huge_pages import collapse_resident_memory
 from chairlift.runners.openvino.inputs import StepInputs, columns_to_inputs
 from chairlift.runners.openvino.kvpool import RESERVE, KVPool
 from chairlift.runners.openvino.memory import (
+    MIB,
     AllowedMemory,
     format_bytes,
     peak_resident_bytes,
@@ -24,6 +26,9 @@ from chairlift.runners.openvino.memory import (
 from chairlift.runners.openvino.settings import RunnerSettings, StepLimits
 
 WARM_UP_TOKENS = 8
+
+HUGE_PAGES_FROM = 32 * MIB
+"""Bytes of weights below which a step gains nothing from huge pages."""
 
 
 def check_context(limits: StepLimits, architecture: Architecture) -> None:
@@ -60,7 +65,14 @@ class Footprint:
     activations: int
 
 
-def warm_up_and_measure(model: CompiledModel, limits: StepLimits, before: int) -> Footprint:
+def huge_pages_seconds(settings: RunnerSettings, weight_bytes: int) -> float:
+    """How long the start may be held up for moving weights into huge pages: a small model's lie in the caches."""
+    if not settings.huge_pages or weight_bytes < HUGE_PAGES_FROM:
+        return 0.0
+    return 1.0 + 2.0 * weight_bytes / 2**30
+
+
+def warm_up_and_measure(model: CompiledModel, limits: StepLimits, before: int, huge_pages: float = 0.0) -> Footprint:
     """Run the shapes that matter on a pool of one block, to which every table points.
 
     The plugin packs weights when it first meets a shape, once for several tokens and again for a single one: both are
@@ -70,6 +82,7 @@ def warm_up_and_measure(model: CompiledModel, limits: StepLimits, before: int) -
         model: newly compiled.
         limits: the largest step.
         before: resident bytes before the model was opened.
+        huge_pages: seconds for moving what was packed into huge pages; 0 leaves it where it is.
     """
     pool = KVPool((1, *model.cache_shape), model.layers, model.cache_element)
     model.use_caches(pool.tensors)
@@ -77,6 +90,8 @@ def warm_up_and_measure(model: CompiledModel, limits: StepLimits, before: int) -
         run_on_one_block(model, (0,), (count,))
     model.release_files()
     return_freed_memory()
+    if huge_pages:
+        collapse_resident_memory(huge_pages)
     packed = resident_bytes()
     reset_peak()
     run_on_one_block(model, *largest_step(limits))
