@@ -45,7 +45,7 @@ WITHHELD = request(arrival=10, first=30, gaps=(10, 14), released=90)
     ids=lambda value: value.name if isinstance(value, Metric) else None,
 )
 def test_each_metric_runs_from_its_start_to_its_stop(
-    metric: Metric, streamed: list[int], withheld: list[int] | None
+    metric: Metric[RequestRecord], streamed: list[int], withheld: list[int] | None
 ) -> None:
     """By hand: due at 10, admitted at 20, tokens at 30, 40 and 54, released as computed or together at 90."""
     for record, expected in ((STREAMED, streamed), (WITHHELD, withheld)):

@@ -11,6 +11,7 @@ from rich.table import Table
 from chairlift.cli.demo_runs import DemoRun, DemoSizes, LoadName
 from chairlift.core.ledger import Category
 from chairlift.records.metrics import END_TO_END, TIME_TO_FIRST_TOKEN, Metric, distribution, output_tokens_per_second
+from chairlift.records.schema import RequestRecord
 
 _NEXT = (
     ("chairlift serve MODEL --policy continuous", "an OpenAI-compatible server; --help lists every setting"),
@@ -111,7 +112,7 @@ def _short_answers(run: DemoRun, sizes: DemoSizes) -> float:
     return sum(times) / len(times) / 1e9 if times else 0.0
 
 
-def _mean(metric: Metric) -> Figure:
+def _mean(metric: Metric[RequestRecord]) -> Figure:
     def figure(run: DemoRun) -> str:
         value = distribution(metric, run.drive.requests).mean
         return "none" if value is None else f"{value:.2f}"
@@ -119,7 +120,7 @@ def _mean(metric: Metric) -> Figure:
     return figure
 
 
-def _p99(metric: Metric) -> Figure:
+def _p99(metric: Metric[RequestRecord]) -> Figure:
     def figure(run: DemoRun) -> str:
         measured = distribution(metric, run.drive.requests)
         return f"{measured.percentiles[99]:.2f}" if measured.percentiles else "none"

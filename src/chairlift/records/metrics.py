@@ -9,11 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
 
 from chairlift.core.request import FinishReason, Nanoseconds
 from chairlift.records.schema import RequestRecord
 
+T = TypeVar("T")
+"""The record that a metric is read from: the engine's RequestRecord or a client's RequestTrace."""
+
 _SECOND = 1e9
+_NANOSECONDS: Final[Mapping[str, float]] = {"s": 1e9, "ms": 1e6}
+"""Nanoseconds in a unit; values in any other unit are taken as they are."""
 _ANSWERED = (FinishReason.STOP, FinishReason.LENGTH)
 _PERCENTILES = (50, 90, 95, 99)
 
@@ -22,18 +28,19 @@ NOT_OBSERVABLE = "not observable"
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(Generic[T]):
     """One quantity that requests have."""
 
     name: str
     unit: str
+    """s or ms: values are nanoseconds and are divided. Any other: values are in it already."""
     starts: str
     """When its clock starts."""
     stops: str
     """When it stops."""
     population: str
     """Which requests have it."""
-    values: Callable[[RequestRecord], Sequence[Nanoseconds] | None]
+    values: Callable[[T], Sequence[float] | None]
     """A request's values; empty where it is not of the population; None where it is and nobody could observe it."""
 
 
@@ -41,7 +48,7 @@ class Metric:
 class Distribution:
     """The values of one metric in one run."""
 
-    metric: Metric
+    metric: Metric[Any]
     count: int
     """Values."""
     requests: int
@@ -51,7 +58,7 @@ class Distribution:
     mean: float | None
     minimum: float | None
     maximum: float | None
-    percentiles: Mapping[int, float]
+    percentiles: Mapping[float, float]
     """By percent; empty without values."""
 
     @property
@@ -76,11 +83,13 @@ class Rate:
     count: int
     seconds: float
     definition: str
+    unknown: int = 0
+    """Requests that belong to it and whose count nobody told."""
 
     @property
     def value(self) -> float | None:
-        """Count / seconds; None for a run without length."""
-        return self.count / self.seconds if self.seconds > 0 else None
+        """Count / seconds; None for a run without length, and where a part of the count is unknown."""
+        return self.count / self.seconds if self.seconds > 0 and not self.unknown else None
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
@@ -91,10 +100,9 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (rank - below)
 
 
-def distribution(
-    metric: Metric, records: Iterable[RequestRecord], percents: Sequence[int] = _PERCENTILES
-) -> Distribution:
-    """Measure one metric over a run's requests, in its unit (s)."""
+def distribution(metric: Metric[T], records: Iterable[T], percents: Sequence[float] = _PERCENTILES) -> Distribution:
+    """Measure one metric over a run's requests, in its unit."""
+    divisor = _NANOSECONDS.get(metric.unit, 1.0)
     collected: list[float] = []
     requests = unobservable = 0
     for record in records:
@@ -103,7 +111,7 @@ def distribution(
             unobservable += 1
         elif values:
             requests += 1
-            collected += [value / _SECOND for value in values]
+            collected += [value / divisor for value in values]
     collected.sort()
     return Distribution(
         metric=metric,
@@ -145,7 +153,7 @@ def _between(record: RequestRecord) -> Sequence[Nanoseconds] | None:
 
 _ANSWERED_WORDS = "requests answered (finish reason stop or length); others are counted beside them, never inside"
 
-TIME_TO_FIRST_TOKEN = Metric(
+TIME_TO_FIRST_TOKEN: Metric[RequestRecord] = Metric(
     "time_to_first_token",
     unit="s",
     starts="the moment the request was due (its arrival), queueing included",
@@ -153,7 +161,7 @@ TIME_TO_FIRST_TOKEN = Metric(
     population=_ANSWERED_WORDS,
     values=lambda record: _answered(record, record.arrival, record.first_token_released),
 )
-TIME_TO_FIRST_TOKEN_COMPUTED = Metric(
+TIME_TO_FIRST_TOKEN_COMPUTED: Metric[RequestRecord] = Metric(
     "time_to_first_token_computed",
     unit="s",
     starts="the moment the request was due (its arrival), queueing included",
@@ -161,7 +169,7 @@ TIME_TO_FIRST_TOKEN_COMPUTED = Metric(
     population=_ANSWERED_WORDS,
     values=lambda record: _answered(record, record.arrival, record.first_token_computed),
 )
-TIME_BETWEEN_TOKENS = Metric(
+TIME_BETWEEN_TOKENS: Metric[RequestRecord] = Metric(
     "time_between_tokens",
     unit="s",
     starts="the release of a token",
@@ -170,7 +178,7 @@ TIME_BETWEEN_TOKENS = Metric(
     "held back",
     values=_between,
 )
-END_TO_END = Metric(
+END_TO_END: Metric[RequestRecord] = Metric(
     "end_to_end",
     unit="s",
     starts="the moment the request was due (its arrival)",
@@ -178,7 +186,7 @@ END_TO_END = Metric(
     population=_ANSWERED_WORDS,
     values=lambda record: _answered(record, record.arrival, record.released),
 )
-QUEUE_TIME = Metric(
+QUEUE_TIME: Metric[RequestRecord] = Metric(
     "queue_time",
     unit="s",
     starts="the moment the request was due (its arrival)",
@@ -186,7 +194,7 @@ QUEUE_TIME = Metric(
     population="requests that were admitted, however they ended",
     values=lambda record: () if record.admitted is None else (record.admitted - record.arrival,),
 )
-HELD_BACK = Metric(
+HELD_BACK: Metric[RequestRecord] = Metric(
     "held_back",
     unit="s",
     starts="the moment the request's last token was computed",
