@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from chairlift.core.config import POLICIES, KVCapacity, PolicyName, QueueOrder, SchedulerConfig
 from chairlift.core.request import NO_STOP_IDS, Request
+from chairlift.core.runs import TokenRuns
 from tests.core.helpers import MILLISECOND, blocks_of
 
 VOCABULARY = 97
@@ -91,9 +92,10 @@ def random_request(name: str, setup: Setup, now: int, seed: int, past: Sequence[
     most = draw.choice((None, left, max(1, min(left, draw.randint(1, 12))), draw.randint(1, max(1, left))))
     if draw.random() < 0.03:
         most = draw.choice((0, left + 1))
+    prompt = [*alike, *(draw.randrange(100_000, 200_000) for _ in range(own))] if own else alike
     return Request(
         name,
-        prompt=[*alike, *(draw.randrange(100_000, 200_000) for _ in range(own))] if own else alike,
+        prompt=TokenRuns(prompt) if draw.random() < 0.3 else prompt,
         max_tokens=most,
         min_tokens=draw.choice((0, 0, 3)),
         stop_ids=draw.choice((NO_STOP_IDS, NO_STOP_IDS, NO_STOP_IDS, frozenset(range(5)), frozenset(range(40, 90)))),
