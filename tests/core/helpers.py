@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
@@ -150,13 +150,3 @@ def drive(scheduler: Scheduler, *requests: Request, end_input: bool = True, most
 def plans_of(answers: Iterable[StepPlan | Wait]) -> Iterator[StepPlan]:
     """The plans among what plan() answered."""
     return (answer for answer in answers if isinstance(answer, StepPlan))
-
-
-def repeated(plan: StepPlan, by: int, newest: dict[str, int], tables: dict[str, "array[int]"]) -> StepPlan:
-    """A plan of one-token rows as it would be `by` steps later, with these newest tokens and tables."""
-    return replace(
-        plan,
-        starts=tuple(start + by for start in plan.starts),
-        tokens=tuple(newest[name] for name in plan.request_ids),
-        tables=tuple(tables[name] for name in plan.request_ids),
-    )
