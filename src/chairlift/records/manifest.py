@@ -42,6 +42,12 @@ class Manifest:
     """The KV pool: block size, usable blocks, bytes of a block."""
     load: Mapping[str, Any] = field(default_factory=dict)
     """What was asked of it: name, seed, and the distributions of lengths and arrivals."""
+    target: Mapping[str, Any] = field(default_factory=dict)
+    """Of a client's run: what it was put to, as the target says of itself."""
+    git: Mapping[str, Any] = field(default_factory=dict)
+    """Commit, branch and whether something was changed, where the run was started in a git work tree."""
+    definitions: Mapping[str, str] = field(default_factory=dict)
+    """What each figure in `results` means, by name."""
     machine: Mapping[str, Any] = field(default_factory=dict)
     """See machine()."""
     versions: Mapping[str, str] = field(default_factory=dict)
