@@ -333,6 +333,39 @@ def test_t12_an_allocator_that_stops_giving_in_mid_run_turns_health_red(block_si
         assert scheduler.config.policy == (target or "continuous")
 
 
+class NoGrowth(BlockPool):
+    """An allocator that admits, and refuses growth for as long as it is told to."""
+
+    refuses = True
+
+    def allocate(self, table: Any, count: int) -> bool:
+        return not (self.refuses and len(table)) and super().allocate(table, count)
+
+    def allocate_each(self, tables: Sequence[Any]) -> bool:
+        return not self.refuses and super().allocate_each(tables)
+
+
+@at_block_sizes
+def test_t12_the_last_one_alone_that_gets_no_block_is_not_recomputed_for_ever(block_size: int) -> None:
+    """T12, vllm PR 52530: a sequence that is alone and is refused a block is no victim of its own: health turns red
+    with the cause and nothing is computed again; when the allocator works, it goes on where it was.
+    """
+    pool = NoGrowth(64, block_size)
+    scheduler = make_scheduler(num_blocks=64, block_size=block_size, pool=pool, max_model_len=64, watermark=0.0)
+    submit(scheduler, request("a", prompt=3 * block_size if block_size == 1 else 1, max_tokens=40))
+    driver = Driver(scheduler)
+
+    answers = driver.steps(60)
+
+    assert [answer.reason for answer in answers if isinstance(answer, Wait)][-1] is Reason.STALLED
+    assert "runs alone and gets no KV block" in scheduler.health().cause
+    assert scheduler.counters.preemptions == 0
+    pool.refuses = False
+    log = driver.run()
+    assert log.tokens["a"] == solo_tokens(request("a", prompt=3 if block_size == 1 else 1), 40)[0]
+    assert scheduler.ledger.report().tokens.recompute == 0
+
+
 @at_block_sizes
 @settings(max_examples=max(15, settings().max_examples // 10))
 @given(seed=SEEDS)

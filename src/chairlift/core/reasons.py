@@ -71,7 +71,6 @@ class Reason(StrEnum):
 
     # nothing to do, or nothing can be done
     QUEUE_EMPTY = "queue_empty"
-    IN_FLIGHT = "in_flight"
     STALLED = "stalled"
     """Work is pending and cannot be scheduled although nothing runs: a fault, never a policy."""
 

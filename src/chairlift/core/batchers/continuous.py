@@ -136,7 +136,8 @@ class ContinuousBatcher:
     def plan(self, now: Nanoseconds) -> StepPlan | Wait:
         self._preempted_now = False
         self._stopped_by = None
-        self._grow()
+        if (stuck := self._grow()) is not None:
+            return Wait(None, Reason.STALLED, stuck)
         prompts = _NO_PROMPTS
         if self._prefilling or self.head() is not None:
             prompts = self._grant()
@@ -196,10 +197,11 @@ class ContinuousBatcher:
 
     # growth and preemption
 
-    def _grow(self) -> None:
+    def _grow(self) -> str | None:
         """A block for every decode at the end of its table.
 
-        Where there is none, the last in the total order gives up its own.
+        Where there is none, the last in the total order gives up its own. Returns the cause when a sequence that is
+        alone is refused: the door has checked that the pool can hold it, so that recomputing it would lead here again.
         """
         short = self._decodes.due_for_growth()
         pool = self.state.pool
@@ -208,9 +210,16 @@ class ContinuousBatcher:
             for sequence in short:
                 # One that was preempted for another before its own turn has nothing to grow.
                 while sequence.phase is Phase.DECODE and not pool.allocate(sequence.table, 1):
+                    if self.running_count == 1:
+                        self._decodes.put_off(sequence)
+                        return (
+                            f"{sequence.request_id} runs alone and gets no KV block for its next token: it holds "
+                            f"{len(sequence.table)}, and the pool offers {pool.free_blocks} of {pool.num_blocks}."
+                        )
                     self._preempt(max(self.running(), key=_ORDER), sequence)
             short = [sequence for sequence in short if sequence.phase is Phase.DECODE]
         self._decodes.grown(short)
+        return None
 
     def _preempt(self, victim: Sequence, beneficiary: Sequence) -> None:
         if self.state.config.effective_release == "token":

@@ -63,6 +63,10 @@ class Decodes:
             return []
         return [s for s in dict.fromkeys(found) if s.phase is Phase.DECODE and s.computed >= s.room]
 
+    def put_off(self, sequence: Sequence) -> None:
+        """It needs a block before the coming step and got none: it is due again when the step is planned again."""
+        self._growth.setdefault(self._tick, []).append(sequence)
+
     def grown(self, sequences: list[Sequence], tick: int | None = None) -> None:
         """Their tables have one block more each, as they had to by now (or by `tick`)."""
         size = self._block_size
