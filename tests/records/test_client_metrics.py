@@ -66,6 +66,15 @@ def test_a_chunk_of_several_tokens_is_not_one_gap() -> None:
     assert [gap / MS for gap in gaps] == [4, 4, 4, 18]
 
 
+def test_chunks_that_were_read_in_one_go_are_one() -> None:
+    """A client that comes late finds several: no gap is zero, and the wait before them is spread over them."""
+    gaps = token_gaps(trace(chunks=[(30, 1), (42, 1), (42, 1), (42, 1), (50, 1)]))
+
+    assert gaps is not None
+    assert [gap / MS for gap in gaps] == [4, 4, 4, 8]
+    assert token_gaps(trace(chunks=[(30, 1), (30, 1), (30, 1)])) is None
+
+
 @pytest.mark.parametrize(
     ("chunks", "usage"),
     [

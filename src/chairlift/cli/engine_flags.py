@@ -11,7 +11,7 @@ from chairlift.core.config import SchedulerConfig
 from chairlift.engine.config import EngineConfig
 from chairlift.runners.openvino.settings import RunnerSettings
 
-_INNER = ("model", "runner", "scheduler", "fit_max_model_len")
+INNER = ("model", "runner", "scheduler", "fit_max_model_len")
 """Fields of EngineConfig that are no flags: MODEL is an argument, the others are made of flags."""
 
 
@@ -23,7 +23,7 @@ def add_engine_flags(parser: Parser) -> None:
         help="a GGUF file, a Hugging Face directory, a name on the hub (OWNER/NAME), "
         "or a GGUF file there (OWNER/NAME/FILE.gguf)",
     )
-    add_flags(parser, EngineConfig, "model", without=_INNER)
+    add_flags(parser, EngineConfig, "model", without=INNER)
     add_flags(parser, SchedulerConfig, "batching")
     add_flags(parser, RunnerSettings, "device")
 
@@ -35,5 +35,5 @@ def engine_config(arguments: argparse.Namespace) -> EngineConfig:
         ConfigError: a value cannot be, or some do not go together.
     """
     names = {field.name for part in (EngineConfig, SchedulerConfig, RunnerSettings) for field in fields(part)}
-    given = {name: value for name, value in vars(arguments).items() if name in names and name not in _INNER}
+    given = {name: value for name, value in vars(arguments).items() if name in names and name not in INNER}
     return EngineConfig.of(arguments.model, given)

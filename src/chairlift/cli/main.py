@@ -19,6 +19,9 @@ COMMANDS = {
     "demo": "one load under static, dynamic and continuous batching on a real model, as one table",
     "serve": "serve a model over HTTP as OpenAI's API does",
     "generate": "answer a file of requests offline, with progress; a second run resumes",
+    "bench": "put a load to a server or a model, measure it, keep the run",
+    "runs": "list the runs that were kept",
+    "diff": "two runs side by side: loads, parameters, results",
 }
 """What each command does. Its module, chairlift.cli.NAME, has configure(parser) and run(arguments) -> exit code."""
 

@@ -1,8 +1,9 @@
 """What the numbers that a client measures mean: each is defined once, here, on the client's traces.
 
 A token's moment is the moment of the chunk that brought it. A chunk may bring several tokens: the gap before it is
-spread evenly over them, so that the time between tokens is per token, never per chunk. The tokens of the first chunk
-have no gap, since nobody outside can see how they were apart.
+spread evenly over them, so that the time between tokens is per token, never per chunk. Chunks of the same moment, which
+the client read in one go, are one in this. The tokens of the first chunk have no gap, since nobody outside can see how
+they were apart.
 
 The time between tokens of a request is not observable where it has two tokens or more and
     - a chunk's tokens are unknown (nothing is guessed, and text is never tokenized again), or the chunks account for
@@ -56,14 +57,16 @@ def token_gaps(trace: RequestTrace) -> Sequence[float] | None:
         return None
     if max(counted, said or 0) < 2:
         return ()
-    moments = [chunk for chunk in trace.chunks if chunk.tokens]
-    gaps: list[float] = []
-    for before, after in itertools.pairwise(moments):
-        count = after.tokens or 1
-        gaps += [(after.time - before.time) / count] * count
     if counted == 1:
         return ()  # the second is the token without text
-    together = not gaps or (moments[-1].time - moments[0].time) / len(gaps) < TOGETHER
+    arrived: dict[Nanoseconds, int] = {}
+    for chunk in trace.chunks:
+        if chunk.tokens:
+            arrived[chunk.time] = arrived.get(chunk.time, 0) + chunk.tokens
+    gaps: list[float] = []
+    for before, after in itertools.pairwise(arrived):
+        gaps += [(after - before) / arrived[after]] * arrived[after]
+    together = not gaps or sum(gaps) / len(gaps) < TOGETHER
     return None if together else gaps
 
 
