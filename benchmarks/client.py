@@ -106,11 +106,11 @@ class Result:
     behind_p50: float
     behind_p99: float
     behind_max: float
-    lag_p50: float
-    lag_p99: float
-    lag_max: float
-    first_off_p50: float
-    first_off_p99: float
+    lag_p50: float | None
+    lag_p99: float | None
+    lag_max: float | None
+    first_off_p50: float | None
+    first_off_p99: float | None
     gap_off_p01: float | None
     gap_off_p99: float | None
     cpu_seconds: float
@@ -195,7 +195,7 @@ def drive_guidellm(program: Path, url: str, shape: Shape, folder: Path, workers:
     [benchmark] = json.loads(out.read_text())["benchmarks"]
     requests = benchmark["requests"]["successful"]
     # Those that were answered before the end are those that began before its last `ramp` seconds.
-    began = min(request["request_start_time"] for request in requests)
+    began = min((request["request_start_time"] for request in requests), default=0.0)
     steady = [one for one in requests if one["request_start_time"] - began >= shape.ramp]
     return Own(
         answered=len(requests),
@@ -242,13 +242,13 @@ def measure(tool: str, shape: Shape, program: Path, folder: Path, *, together: b
         behind_p50=at(behind, 50),
         behind_p99=at(behind, 99),
         behind_max=max(behind),
-        lag_p50=at(own.lags, 50),
-        lag_p99=at(own.lags, 99),
-        lag_max=max(own.lags),
-        first_off_p50=at(firsts, 50),
-        first_off_p99=at(firsts, 99),
-        gap_off_p01=at(gaps, 1) if gaps else None,
-        gap_off_p99=at(gaps, 99) if gaps else None,
+        lag_p50=perhaps(own.lags, 50),
+        lag_p99=perhaps(own.lags, 99),
+        lag_max=perhaps(own.lags, 100),
+        first_off_p50=perhaps(firsts, 50),
+        first_off_p99=perhaps(firsts, 99),
+        gap_off_p01=perhaps(gaps, 1),
+        gap_off_p99=perhaps(gaps, 99),
         cpu_seconds=cpu,
         server_late_p99=at(record["lateness"], 99) / MILLISECOND,
         pressure=pressure,
@@ -269,6 +269,11 @@ def behind_schedule(arrivals: Sequence[int], shape: Shape) -> list[float]:
 def at(values: Sequence[float], percent: float) -> float:
     """A percentile."""
     return percentile(sorted(values), percent)
+
+
+def perhaps(values: Sequence[float], percent: float) -> float | None:
+    """A percentile; None where a tool had no whole answer in the window."""
+    return at(values, percent) if values else None
 
 
 COLUMNS = {
@@ -306,10 +311,10 @@ def show(results: Sequence[Result], tools: Sequence[str]) -> None:
         print(f"{tool:<14}" + "".join(cells))
     for tool in tools:
         own = [result for result in results if result.tool == tool]
+        lags = [result.lag_p99 for result in own if result.lag_p99 is not None]
         print(
-            f"{tool}: 99th percentile, ms: behind {median_interval([result.behind_p99 for result in own])}, "
-            f"send lag {median_interval([result.lag_p99 for result in own])}, "
-            f"first off {median_interval([result.first_off_p99 for result in own])}"
+            f"{tool}: 99th percentile, ms: behind {median_interval([result.behind_p99 for result in own])}"
+            + (f", send lag {median_interval(lags)}" if lags else "")
         )
 
 
