@@ -17,6 +17,7 @@ from chairlift.records import client_metrics, tools
 from chairlift.records.client_metrics import CLIENT_METRICS
 from chairlift.records.client_summary import definitions
 from chairlift.records.metrics import METRICS, Metric
+from chairlift.records.usage import USAGE_DEFINITIONS
 
 TARGET = Path(__file__).parents[1] / "docs" / "metrics.md"
 
@@ -42,6 +43,7 @@ def page() -> str:
     parts = [INTRODUCTION, "## What a client measures\n", _table(CLIENT_METRICS), f"{words}\n\n{unseen}\n"]
     parts += ["## Counts, goodput, steady state\n", _words()]
     parts += ["## What the engine measures of itself\n", _table(METRICS)]
+    parts.append("\n".join(f"- `{name}`: {words}" for name, words in USAGE_DEFINITIONS.items()) + "\n")
     parts += ["## The same run in other tools' words\n", " ".join(_paragraphs(tools)[1].split()) + "\n"]
     for tool in tools.DEFINITIONS.values():
         parts += [f"### `--as {tool.name}`\n", _table(tool.metrics)]

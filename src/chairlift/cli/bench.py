@@ -245,9 +245,11 @@ def _print_json(result: BenchResult, view: Any) -> None:
 
 
 def _print_result(result: BenchResult) -> None:
-    from chairlift.cli.figures import client_lines, summary_lines
+    from chairlift.cli.figures import client_lines, number, summary_lines
 
     print(*summary_lines(result.summary), *client_lines(result.client), sep="\n")
+    if (used := result.usage) is not None:
+        print(f"device: busy {number(used.busy)} of the time, {number(used.useful)} of its tokens useful")
     if result.stopped:
         print("stopped early: what was under way is cut and counts as scheduled")
     print(f"kept in {result.entry.folder}; --definitions says what each figure means")

@@ -75,6 +75,9 @@ async def test_the_engines_records_lie_beside_the_clients(tmp_path: Path) -> Non
     assert sum(step.samples for step in engine.steps()) == 30
     assert len(result.traces) == len(engine.requests())
     assert engine.manifest.results["counters"]["output_tokens"] == 30
+    assert result.usage is not None
+    assert result.usage.useful == 1
+    assert Manifest.read(tmp_path).results["usage"]["busy"] == result.usage.busy
 
 
 async def test_the_figures_can_be_reckoned_again_from_the_folder(tmp_path: Path) -> None:

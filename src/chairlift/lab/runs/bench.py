@@ -29,8 +29,12 @@ from chairlift.records.client import ClientVerdict, HealthSample, Observation, R
 from chairlift.records.client_rates import Limits
 from chairlift.records.client_summary import Summary, definitions, summarize
 from chairlift.records.manifest import Manifest, machine, versions
+from chairlift.records.reader import Run
+from chairlift.records.usage import USAGE_DEFINITIONS, Usage, usage
 from chairlift.records.writer import RunWriter
 
+ENGINE = "engine"
+"""Folder of the engine's own records, inside the run's."""
 _PACKAGES = ("aiohttp", "numpy", "openvino", "pyarrow", "tokenizers", "uvloop")
 
 
@@ -43,6 +47,8 @@ class BenchResult:
     traces: tuple[RequestTrace, ...]
     summary: Summary
     client: ClientVerdict
+    usage: Usage | None
+    """Of the device, where the target is a model in this process."""
     stopped: bool
     """It was asked to end early; what was under way is cut."""
 
@@ -101,7 +107,7 @@ class Bench:
             with ClientRecorder(self.folder) as recorder:
                 manifest = self._manifest(info, options, described)
                 manifest.write(self.folder)
-                async with _engine_records(self.target, self.folder / "engine", manifest):
+                async with _engine_records(self.target, self.folder / ENGINE, manifest):
                     await record(self.target.run(self.schedule, options, stop), recorder, seen)
         finally:
             await self.target.close()
@@ -111,15 +117,20 @@ class Bench:
         summary = summarize(seen.traces, seen.health, self.limits)
         client = judge(seen.traces, seen.health)
         verdict = asdict(client) | {"reasons": [one.name for one in client.reasons]}
+        results = {"summary": summary.to_json(), "client": verdict, "stopped": stopped}
+        used = None
+        if isinstance(self.target, ModelTarget):
+            used = usage(Run(self.folder / ENGINE).steps())
+            results["usage"] = asdict(used)
         manifest = replace(
             manifest,
             status="complete",
             clock_zero=manifest.clock_zero if seen.clock_zero is None else seen.clock_zero,
-            results={"summary": summary.to_json(), "client": verdict, "stopped": stopped},
+            results=results,
         )
         manifest.write(self.folder)
         entry = RunEntry(self.folder, manifest)
-        return BenchResult(entry, info, tuple(seen.traces), summary, client, stopped)
+        return BenchResult(entry, info, tuple(seen.traces), summary, client, used, stopped)
 
     def _manifest(self, info: TargetInfo, options: RunOptions, described: Description) -> Manifest:
         return Manifest(
@@ -134,7 +145,7 @@ class Bench:
             machine=machine(),
             versions=versions(_PACKAGES),
             git=git_state(Path.cwd()),
-            definitions=definitions(),
+            definitions=definitions() | USAGE_DEFINITIONS,
         )
 
 
