@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from chairlift.core.errors import CorruptModel
-from chairlift.runners.openvino.checkpoint import Linear
+from chairlift.runners.openvino.checkpoint import Linear, joined
 from chairlift.runners.openvino.formats import open_checkpoint
 from chairlift.runners.openvino.tensors import Encoding, StoredTensor
 from tests.runners.openvino.helpers import MODELS
@@ -53,3 +53,26 @@ def test_a_bias_of_another_length_is_damage() -> None:
 
     with pytest.raises(CorruptModel, match=r"attn_q.bias has the shape \[3\], but .* needs \[128\]"):
         replace(checkpoint, layers=(wrong, *checkpoint.layers[1:]))
+
+
+def test_matrices_are_joined_with_their_biases() -> None:
+    """Query, key and value of a Qwen2 layer as one matrix: rows and biases in this order."""
+    layer = open_checkpoint(MODELS / "qwen2").layers[0]
+    three = (layer.query, layer.key, layer.value)
+
+    together = joined(three)
+
+    assert together is not None
+    assert together.bias is not None
+    biases = [linear.bias.to_float32() for linear in three if linear.bias is not None]
+    assert np.array_equal(together.weight.to_float32(), np.concatenate([one.weight.to_float32() for one in three]))
+    assert np.array_equal(together.bias.to_float32(), np.concatenate(biases))
+
+
+def test_matrices_of_which_some_have_no_bias_are_not_joined() -> None:
+    """Nor are those with weights of different encodings."""
+    layer = open_checkpoint(MODELS / "qwen2").layers[0]
+    other = open_checkpoint(MODELS / "llama-gqa.Q8_0.gguf").layers[0]
+
+    assert joined((layer.query, replace(layer.key, bias=None))) is None
+    assert joined((replace(layer.query, bias=None), other.key)) is None

@@ -20,6 +20,20 @@ def test_every_layer_runs_paged_attention_and_fused_rotation(name: str) -> None:
     assert count_kernels(compiled(name)) == KernelCounts(paged_attention=2, rope=4, other_attention=0)
 
 
+@pytest.mark.parametrize("name", ["llama-gqa.F32.gguf", "llama-gqa.F16.gguf", "llama-gqa.Q4_1.gguf", "qwen2"])
+def test_a_layer_is_five_products_with_the_swish_inside_one(name: str) -> None:
+    """Query, key and value together, then output, gate with its swish, up and down; and the head."""
+    operations = [operation.get_rt_info() for operation in compiled(name).get_runtime_model().get_ops()]
+    products = [
+        info["originalLayersNames"].astype(str)
+        for info in operations
+        if info["layerType"].astype(str) == "FullyConnected"
+    ]
+
+    assert len(products) == 2 * 5 + 1
+    assert sum("Swish" in names for names in products) == 2
+
+
 def test_a_model_without_paged_attention_is_refused_loudly() -> None:
     """When OpenVINO makes something else of the graph, the message has both counts and the way out."""
     x = ops.parameter([1, 2], ov.Type.f32)

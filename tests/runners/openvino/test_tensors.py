@@ -70,3 +70,24 @@ def test_rows_that_heads_cannot_share_are_damage() -> None:
     """Six rows on two heads have no even number each."""
     with pytest.raises(CorruptModel, match="tensor w has 6 rows, which 2 heads cannot share"):
         stored(Encoding.F32, (6, 1), bytes(24)).halves_from_pairs(2)
+
+
+@pytest.mark.parametrize("encoding", list(Encoding))
+def test_rows_of_several_tensors_are_joined_as_stored(encoding: Encoding) -> None:
+    """Two rows and one: three rows of the same bytes, in this order."""
+    raw = bytes(range(1, 1 + encoding.row_bytes(32) % 250)) * 60
+    row = encoding.row_bytes(32)
+    first, second = stored(encoding, (2, 32), raw[: 2 * row]), stored(encoding, (1, 32), raw[2 * row : 3 * row])
+
+    together = first.with_rows_of([second])
+
+    assert together is not None
+    assert (together.shape, together.encoding) == ((3, 32), encoding)
+    assert together.data.tobytes() == raw[: 3 * row]
+
+
+def test_rows_of_another_encoding_are_not_joined() -> None:
+    """A file may keep one matrix in more bits than its neighbours."""
+    f32, f16 = stored(Encoding.F32, (1, 2), bytes(8)), stored(Encoding.F16, (1, 2), bytes(4))
+
+    assert f32.with_rows_of([f32, f16]) is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,19 @@ class Linear:
 
     weight: StoredTensor
     bias: StoredTensor | None = None
+
+
+def joined(linears: Sequence[Linear]) -> Linear | None:
+    """One matrix with the rows of all, and its bias; None where they are encoded differently or only some have biases.
+    Copies the tensors.
+    """
+    weights = [linear.weight for linear in linears]
+    biases = [linear.bias for linear in linears if linear.bias is not None]
+    if len(biases) not in (0, len(linears)):
+        return None
+    weight = weights[0].with_rows_of(weights[1:])
+    bias = biases[0].with_rows_of(biases[1:]) if biases else None
+    return None if weight is None or (biases and bias is None) else Linear(weight, bias)
 
 
 @dataclass(frozen=True, slots=True)

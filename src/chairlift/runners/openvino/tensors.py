@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -95,6 +96,18 @@ class StoredTensor:
             )
         pairs = self.data.reshape(heads, rows // heads // 2, 2, *rest)
         return replace(self, data=np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(self.data.shape))
+
+    def with_rows_of(self, others: Sequence[StoredTensor]) -> StoredTensor | None:
+        """This tensor's rows and then theirs, as stored; None where one is encoded otherwise. Copies."""
+        if any(other.encoding is not self.encoding for other in others):
+            return None
+        every = (self, *others)
+        return replace(
+            self,
+            name=" + ".join(tensor.name for tensor in every),
+            shape=(sum(tensor.shape[0] for tensor in every), *self.shape[1:]),
+            data=np.concatenate([tensor.data for tensor in every]),
+        )
 
     def to_float32(self) -> NDArray[np.float32]:
         """The weights themselves, [shape], f32. Copies unless stored as F32."""

@@ -23,13 +23,18 @@ SMALLEST_STEP = np.float32(1e-12)
 it."""
 
 
-def weight(tensor: StoredTensor) -> ov.Node:
-    """A node that yields the matrix [outputs, inputs] as f32."""
+def weight(tensor: StoredTensor, *, shared: bool = True) -> ov.Node:
+    """A node that yields the matrix [outputs, inputs] as f32.
+
+    Args:
+        tensor: the matrix.
+        shared: its data outlives the compiled model and need not be copied, where the encoding allows it.
+    """
     match tensor.encoding:
         case Encoding.F32:
-            return ops.constant(tensor.data, shared_memory=True)
+            return ops.constant(tensor.data, shared_memory=shared)
         case Encoding.F16 | Encoding.BF16:
-            return _half(tensor)
+            return _half(tensor, shared=shared)
         case Encoding.Q8_0:
             return _q8_0(tensor)
         case Encoding.Q4_0:
@@ -43,12 +48,12 @@ def vector(tensor: StoredTensor) -> ov.Node:
     return ops.constant(tensor.to_float32())
 
 
-def _half(tensor: StoredTensor) -> ov.Node:
+def _half(tensor: StoredTensor, *, shared: bool) -> ov.Node:
     if tensor.encoding is Encoding.F16:
-        stored = ops.constant(tensor.data, shared_memory=True)
+        stored = ops.constant(tensor.data, shared_memory=shared)
     else:
         # numpy has no bf16, and a tensor over foreign memory does not keep that memory alive: the checkpoint does.
-        stored = Constant(ov.Tensor(tensor.data, ov.Shape(list(tensor.shape)), ov.Type.bf16), shared_memory=True)
+        stored = Constant(ov.Tensor(tensor.data, ov.Shape(list(tensor.shape)), ov.Type.bf16), shared_memory=shared)
     node = ops.convert(stored, "f32")
     node.get_rt_info()[KEEP_COMPRESSED] = ""
     return node
