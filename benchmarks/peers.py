@@ -76,6 +76,7 @@ CONTENDERS = {
     for one in (
         chairlift("chairlift", "defaults (KV f16, 512 tokens a step)"),
         chairlift("chairlift-256", "256 tokens a step", max_num_batched_tokens=256),
+        chairlift("chairlift-1024", "1,024 tokens a step", max_num_batched_tokens=1024),
         chairlift("chairlift-f32", "KV f32", kv_cache_dtype="f32"),
         genai("genai", "equal terms (KV f16, f32 products), 256 tokens a step", kv_cache="f16", precision="f32"),
         genai("genai-512", "equal terms, 512 tokens a step", kv_cache="f16", precision="f32", budget=512),
