@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 
 from chairlift.cli.flags import field_docs
-from chairlift.records import manifest, metrics, schema, writer
+from chairlift.lab.client.rows import KINDS as CLIENT_KINDS
+from chairlift.records import client, manifest, metrics, schema, writer
 from chairlift.records.rows import KINDS
 
 TARGET = Path(__file__).parents[1] / "docs" / "records.md"
@@ -37,6 +38,17 @@ whole line, and `complete` says so. JSON and Parquet are as good to any other re
 {conventions}
 """
 
+CLIENT = """\
+# Records of a client's run
+
+Schema version {version}, in the manifest as `client_schema`. `chairlift bench` keeps them in the run's folder; where
+the target was a model in its process, the engine's own records lie beside them in `engine/`. Each kind is NAME.jsonl as the
+run goes and NAME.parquet once it is closed. In Parquet a trace's chunks have a table of their own (`chunks`: index of
+the trace, time, tokens, source).
+
+{moments}
+"""
+
 
 def page() -> str:
     """The whole page."""
@@ -46,6 +58,8 @@ def page() -> str:
     parts += [_table(f"{name}: {kind.__name__}", kind) for name, kind in KINDS.items()]
     parts.append(_table(f"{manifest.MANIFEST}: Manifest", manifest.Manifest))
     parts.append(_metrics())
+    parts.append(CLIENT.format(version=client.CLIENT_SCHEMA_VERSION, moments="\n\n".join(_paragraphs(client)[1:])))
+    parts += [_table(f"{name}: {kind.__name__}", kind) for name, kind in CLIENT_KINDS.items()]
     return "\n".join(parts)
 
 

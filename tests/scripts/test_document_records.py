@@ -1,9 +1,11 @@
+import dataclasses
 import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from chairlift.lab.client.rows import KINDS as CLIENT_KINDS
 from chairlift.records.metrics import METRICS
 from chairlift.records.rows import KINDS, field_names
 
@@ -34,5 +36,7 @@ def test_the_page_has_every_field_and_metric(script: ModuleType) -> None:
         for name in field_names(kind):
             row = next(line for line in page.splitlines() if line.startswith(f"| `{name}` "))
             assert len(row.split(" | ")[2]) > 5, name
+    for client_kind in CLIENT_KINDS.values():
+        assert all(f"| `{field.name}` | " in page for field in dataclasses.fields(client_kind))
     for metric in METRICS:
         assert f"| `{metric.name}` |" in page

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from chairlift.core.errors import RecordError
+from chairlift.records.client import CLIENT_SCHEMA_VERSION
 from chairlift.records.schema import SCHEMA_VERSION
 
 MANIFEST = "manifest.json"
@@ -32,6 +33,8 @@ class Manifest:
     """Version of Chairlift."""
     schema: int = SCHEMA_VERSION
     """Version of the record schema."""
+    client_schema: int | None = None
+    """Version of the schema of a client's records; None where there are none."""
     status: Status = "running"
     """complete once the run was closed; a run that was killed stays running."""
     model: Mapping[str, Any] = field(default_factory=dict)
@@ -88,6 +91,11 @@ class Manifest:
             raise RecordError(
                 f"{path} has records of schema {manifest.schema}; this version of Chairlift reads up to "
                 f"{SCHEMA_VERSION}: upgrade it."
+            )
+        if (manifest.client_schema or 0) > CLIENT_SCHEMA_VERSION:
+            raise RecordError(
+                f"{path} has a client's records of schema {manifest.client_schema}; this version of Chairlift reads up "
+                f"to {CLIENT_SCHEMA_VERSION}: upgrade it."
             )
         return manifest
 

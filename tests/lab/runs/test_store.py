@@ -97,6 +97,12 @@ def test_a_run_is_found_by_folder_name_beginning_or_as_the_last(store: RunStore,
         store.find("x")
 
 
+def test_records_of_a_newer_schema_are_refused(tmp_path: Path) -> None:
+    """With the way out."""
+    with pytest.raises(RecordError, match=r"a client's records of schema 99; .* upgrade it"):
+        write_run(tmp_path / "new", client_schema=99)
+
+
 def test_figures_are_reckoned_from_the_traces(store: RunStore) -> None:
     """A run that was killed has them, too."""
     killed = store.find("20260501-120000-bursts")

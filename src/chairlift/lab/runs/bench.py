@@ -25,7 +25,7 @@ from chairlift.lab.runs.provenance import git_state
 from chairlift.lab.runs.store import RunEntry
 from chairlift.lab.targets.base import Target, TargetInfo
 from chairlift.lab.targets.model import ModelTarget
-from chairlift.records.client import ClientVerdict, HealthSample, Observation, RequestTrace
+from chairlift.records.client import CLIENT_SCHEMA_VERSION, ClientVerdict, HealthSample, Observation, RequestTrace
 from chairlift.records.client_rates import Limits
 from chairlift.records.client_summary import Summary, definitions, summarize
 from chairlift.records.manifest import Manifest, machine, versions
@@ -138,6 +138,7 @@ class Bench:
             started=datetime.now(UTC).isoformat(timespec="milliseconds"),
             clock_zero=time.time(),
             chairlift=__version__,
+            client_schema=CLIENT_SCHEMA_VERSION,
             model={"name": info.model},
             target={**asdict(info), "details": _plain(info.details)},
             settings={**_plain(self.settings), **asdict(options)},
@@ -187,6 +188,7 @@ async def _engine_records(target: Target, folder: Path, client: Manifest) -> Asy
         replace(
             client,
             source="engine",
+            client_schema=None,
             clock_zero=time.time() - engine.core.now() / 1e9,
             settings=_plain(asdict(engine.config)),
             capacity=asdict(engine.capacity),
