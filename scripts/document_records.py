@@ -42,9 +42,9 @@ CLIENT = """\
 # Records of a client's run
 
 Schema version {version}, in the manifest as `client_schema`. `chairlift bench` keeps them in the run's folder; where
-the target was a model in its process, the engine's own records lie beside them in `engine/`. Each kind is NAME.jsonl as the
-run goes and NAME.parquet once it is closed. In Parquet a trace's chunks have a table of their own (`chunks`: index of
-the trace, time, tokens, source).
+the target was a model in its process, the engine's own records lie beside them in `engine/`. Each kind is NAME.jsonl as
+the run goes and NAME.parquet once it is closed. In Parquet a trace's chunks have a table of their own (`chunks`: index
+of the trace, time, tokens, source).
 
 {moments}
 """
