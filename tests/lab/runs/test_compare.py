@@ -84,6 +84,15 @@ def test_a_change_from_nothing_is_none() -> None:
     assert ResultDifference("x", "s", 2, 1).change == -0.5
 
 
+def test_figures_that_neither_run_has_are_left_out(tmp_path: Path) -> None:
+    """Without a calibration there is no saturation, and no line for it."""
+    used = {"summary": {}, "usage": {"busy": 0.5, "saturation": None}}
+    found = compare(write_run(tmp_path / "a", results=used), write_run(tmp_path / "b"))
+
+    shares = [(one.what, one.before, one.after) for one in found.results if one.unit == "share"]
+    assert shares == [("busy", 0.5, None)]
+
+
 def test_it_is_plain_json(tmp_path: Path) -> None:
     """With the change of each figure."""
     told = compare(write_run(tmp_path / "a"), write_run(tmp_path / "b", delay=30)).to_json()

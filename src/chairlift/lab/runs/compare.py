@@ -135,7 +135,9 @@ def _results(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Re
     if _at(old, "goodput") and _at(new, "goodput") and old["goodput"]["limits"] == new["goodput"]["limits"]:
         yield ResultDifference("goodput", "share", _at(old, "goodput", "value"), _at(new, "goodput", "value"))
     for name in _names(before, after, "usage"):
-        yield ResultDifference(name, "share", _at(before, "usage", name), _at(after, "usage", name))
+        one, other = _at(before, "usage", name), _at(after, "usage", name)
+        if one is not None or other is not None:
+            yield ResultDifference(name, "share", one, other)
     for name in _names(old, new, "metrics"):
         unit = _at(old, "metrics", name, "unit") or _at(new, "metrics", name, "unit") or ""
         for figure in _FIGURES:
