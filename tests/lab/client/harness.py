@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from chairlift.core.request import Nanoseconds
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds after which a test that waits gives up. Never what decides whether it passes."""
 
 

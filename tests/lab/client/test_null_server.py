@@ -12,7 +12,7 @@ from chairlift.lab.client.http import HttpStream, open_session
 from chairlift.lab.client.null_server import Options, Stream, Wheel, serve
 from chairlift.lab.client.stopwatch import Stopwatch
 from chairlift.records.client import TokenSource
-from tests.lab.client.harness import ManualClock
+from tests.lab.client.harness import PATIENCE, ManualClock
 
 POST = b"POST /v1/completions HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}"
 
@@ -164,7 +164,7 @@ def test_it_runs_as_a_process_of_its_own_until_its_starter_leaves() -> None:
 
         answer = asyncio.run(ask())
         process.stdin.close()
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=PATIENCE) == 0
 
     events = [line.removeprefix("data: ") for line in answer.splitlines() if line]
     assert len(events) == 4
