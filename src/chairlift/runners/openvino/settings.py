@@ -43,8 +43,9 @@ class RunnerSettings:
     """Usable blocks of the KV pool; overrides kv_cache_memory. Studies use it for a small pool."""
 
     huge_pages: bool = True
-    """Move weights of 256 MiB or more into huge pages at start, where the kernel can (Linux 6.1 and later): steps of few
-    sequences, which read all weights for little work, take 5 to 10% less time. Takes a second or two of the start."""
+    """Move weights of 256 MiB or more into huge pages at start, where the kernel can (Linux 6.1 and later): steps of
+    few sequences, which read all weights for little work, take 5 to 10% less time. Takes a second or two of the
+    start."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError on the first setting that cannot be."""
