@@ -26,7 +26,7 @@ from chairlift.runners.base import Sampled
 
 _BLOCK = 256
 """Tokens whose weights are added up at once."""
-_GROUP = 128
+_GROUP = 32
 """Tokens of which only the largest is looked at first."""
 _CANDIDATES = 64
 """Peaked distributions, which models have almost always, keep their nucleus within so many tokens."""
@@ -61,6 +61,7 @@ class BatchSampler:
     def __init__(self, entropy: Callable[[], int] = lambda: secrets.randbits(64)) -> None:
         self._entropy = entropy
         self._sequences: dict[str, SequenceSampling] = {}
+        self._work: Workspace | None = None
 
     def __len__(self) -> int:
         return len(self._sequences)
@@ -89,6 +90,8 @@ class BatchSampler:
         failures: dict[int, str] = {}
         if not np.isfinite(best).all():
             failures = {int(row): _not_finite(logits[row]) for row in np.flatnonzero(~np.isfinite(best))}
+        if self._work is None or len(self._work.bins) != logits.shape[1]:
+            self._work = Workspace(logits.shape[1])
         special = [row for row, sequence in enumerate(sequences) if not sequence.plain and row not in failures]
         if special:
             chosen = [sequences[row] for row in special]
@@ -97,7 +100,7 @@ class BatchSampler:
                 np.array([sequence.generated for sequence in chosen], dtype=np.uint64),
             )
             for row, sequence, number in zip(special, chosen, numbers, strict=True):
-                token = choose(_adjusted(logits[row], sequence), sequence.params, float(number))
+                token = choose(_adjusted(logits[row], sequence), sequence.params, float(number), self._work)
                 if token is None:
                     failures[row] = "every token that may be sampled has a logit of -inf."
                 else:
@@ -105,13 +108,14 @@ class BatchSampler:
         return Sampled(tokens.tolist(), failures)
 
 
-def choose(logits: Logits, params: SamplingParams, number: float) -> TokenId | None:
+def choose(logits: Logits, params: SamplingParams, number: float, work: Workspace | None = None) -> TokenId | None:
     """The token that a uniform number in [0, 1) picks.
 
     Args:
         logits: [vocabulary]; no NaN, no +inf.
         params: temperature, top_k and top_p.
         number: the uniform number.
+        work: of the vocabulary's size, for top_p over all tokens; made where it is absent.
 
     Returns:
         The token id; None when every logit is -inf.
@@ -129,7 +133,7 @@ def choose(logits: Logits, params: SamplingParams, number: float) -> TokenId | N
         ids = None
         weights = np.exp((logits - top) * np.float32(1 / params.temperature))
     if params.top_p < 1:
-        kept = nucleus(weights, params.top_p)
+        kept = nucleus(weights, params.top_p, work if ids is None else None)
         ids = kept if ids is None else ids[kept]
         weights = weights[kept]
     place = pick(weights, number)
@@ -145,7 +149,18 @@ def largest(values: Logits, count: int) -> NDArray[np.int64]:
     return np.sort(ids[order])
 
 
-def nucleus(weights: Logits, mass: float) -> NDArray[np.int64]:
+class Workspace:
+    """Arrays that nucleus() would otherwise allocate for each row, which costs more than filling them: [size] each."""
+
+    __slots__ = ("bins", "doubles", "kept")
+
+    def __init__(self, size: int) -> None:
+        self.bins = np.empty(size, np.intp)
+        self.doubles = np.empty(size, np.float64)
+        self.kept = np.empty(size, np.bool_)
+
+
+def nucleus(weights: Logits, mass: float, work: Workspace | None = None) -> NDArray[np.int64]:
     """Ids, ascending, of the fewest largest weights whose sum is at least `mass` of the total; among equal weights the
     lower ids come first. At least one. No weight is negative.
     """
@@ -155,15 +170,17 @@ def nucleus(weights: Logits, mass: float) -> NDArray[np.int64]:
     ids = _at_least(weights, _CANDIDATES)
     if float(weights[ids].sum(dtype=np.float64)) >= needed:
         return np.sort(_head(weights, ids, needed))
-    # A flat distribution: bins by exponent and seven bits of the mantissa, which order floats that are not negative.
-    bins = weights.view(np.int32) >> 16
-    from_top = np.cumsum(np.bincount(bins, weights)[::-1])
+    # A flat distribution: bins by exponent and six bits of the mantissa, which order floats that are not negative.
+    work = work or Workspace(len(weights))
+    np.right_shift(weights.view(np.int32), 17, out=work.bins)
+    np.copyto(work.doubles, weights)
+    from_top = np.cumsum(np.bincount(work.bins, work.doubles)[::-1])
     place = min(int(np.searchsorted(from_top, needed)), len(from_top) - 1)
     border = len(from_top) - 1 - place
     missing = needed - (from_top[place - 1] if place else 0.0)
-    kept = bins > border
-    kept[_head(weights, np.flatnonzero(bins == border), missing)] = True
-    return np.flatnonzero(kept)
+    np.greater(work.bins, border, out=work.kept)
+    work.kept[_head(weights, np.flatnonzero(work.bins == border), missing)] = True
+    return np.flatnonzero(work.kept)
 
 
 def _head(weights: Logits, ids: NDArray[np.int64], needed: float) -> NDArray[np.int64]:
