@@ -63,6 +63,11 @@ from chairlift.lab.client.recording import interrupt_stops, record
 from chairlift.lab.loads.files import load_from_pairs
 from chairlift.lab.loads.schedule import Schedule
 from chairlift.lab.targets.url import UrlTarget
+from chairlift.records.client import RequestTrace
+
+def show(one):
+    if isinstance(one, RequestTrace):
+        print("ended", flush=True)
 
 async def main():
     server = await serve(Options(chunks=1, interval=MILLISECOND, first=0), "127.0.0.1", 0)
@@ -71,7 +76,7 @@ async def main():
     stop, load = Stop(), load_from_pairs("arrivals=closed arrivals.users=3 count=1000000 prompt=8".split() + [
         "classes.short.share=9", "classes.short.output=2", "classes.long.share=1", "classes.long.output=1000000"])
     with ClientRecorder(Path(sys.argv[1])) as recorder, interrupt_stops(stop):
-        await record(target.run(Schedule(load), stop=stop), recorder, lambda one: print("seen", flush=True))
+        await record(target.run(Schedule(load), stop=stop), recorder, show)
 
 asyncio.run(main())
 """
