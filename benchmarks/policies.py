@@ -1,6 +1,6 @@
 """Chairlift's three policies on a load with a long tail, on one loaded model, taking turns.
 
-    python -m benchmarks.policies [--rounds 7] [--model PATH] [--json FILE]
+    python -m benchmarks.policies [--rounds 7] [--sizes STATIC DYNAMIC] [--model PATH] [--json FILE]
 
 48 requests with prompts of 32 tokens; answers of 20, and of 200 for each eighth; greedy, exact lengths. They arrive at
 an even pace over a third of the time that continuous batching needs for the load when all of it is there at once.
@@ -135,6 +135,7 @@ def main() -> int:
     """Calibrate, search, take turns, print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--sizes", type=int, nargs=2, help="batch sizes of static and dynamic, instead of a search")
     parser.add_argument("--model", type=Path, help="GGUF file or Hugging Face directory (default: the demo model)")
     parser.add_argument("--lock", type=Path, help="a file to lock for each round, where several measure on one machine")
     parser.add_argument("--json", type=Path, help="write every run there")
@@ -145,8 +146,9 @@ def main() -> int:
         run(model, "continuous", 0)
         span = int(run(model, "continuous", 0).seconds * 1e9 / 3)
     turns: list[tuple[str, PolicyName, int | None]] = [("continuous", "continuous", None)]
+    given = dict(zip(SIZE_SETTINGS, arguments.sizes or (), strict=False))
     for closed in SIZE_SETTINGS:
-        best = best_size(model, closed, span, arguments.lock)
+        best = given.get(closed) or best_size(model, closed, span, arguments.lock)
         turns.append((f"{closed}, batches of {best}", closed, best))
     runs: dict[str, list[Run]] = {name: [] for name, _, _ in turns}
     for number in range(arguments.rounds):
