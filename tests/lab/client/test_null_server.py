@@ -23,9 +23,13 @@ class FakeTransport(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.written: list[bytes] = []
+        self.closing = False
 
     def write(self, data: Any) -> None:
         self.written.append(bytes(data))
+
+    def is_closing(self) -> bool:
+        return self.closing
 
 
 class Case:
@@ -110,6 +114,15 @@ def test_a_stream_whose_client_left_is_served_no_more() -> None:
 
     assert case.moments(transport, 30) == []
     assert not any(case.wheel._slots)
+
+
+def test_nothing_is_written_to_a_connection_that_broke() -> None:
+    """Before the event loop says that it is lost: each write would be complained about."""
+    case = Case()
+    transport = case.connect()
+    transport.closing = True
+
+    assert case.moments(transport, 40) == []
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])

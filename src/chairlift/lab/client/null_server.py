@@ -191,7 +191,9 @@ class Stream(asyncio.Protocol):
 
     def send(self) -> bool:
         """The next chunk. False: it is not its turn yet."""
-        if self.rounds or self._transport is None:
+        if self._transport is None or self._transport.is_closing():
+            return False
+        if self.rounds:
             self.rounds -= 1
             return False
         self._left -= 1
