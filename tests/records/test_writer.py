@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chairlift.core.errors import RecordError
@@ -40,6 +40,7 @@ def by_kind(several: list[Record]) -> list[Record]:
     return [record for kind in kinds for record in several if isinstance(record, kind)]
 
 
+@settings(max_examples=25)  # eight files each time
 @given(st.lists(records, max_size=12))
 def test_what_was_shown_is_read_back(tmp_path_factory: pytest.TempPathFactory, shown: list[Record]) -> None:
     """From the lines and from the columns alike, in order."""
@@ -57,6 +58,7 @@ def test_what_was_shown_is_read_back(tmp_path_factory: pytest.TempPathFactory, s
     assert everything(run) == by_kind(shown)
 
 
+@settings(max_examples=25)
 @given(st.lists(records, max_size=6))
 def test_what_was_shown_is_readable_before_the_end(
     tmp_path_factory: pytest.TempPathFactory, shown: list[Record]
