@@ -28,8 +28,6 @@ _BLOCK = 256
 """Tokens whose weights are added up at once."""
 _GROUP = 32
 """Tokens of which only the largest is looked at first."""
-_CANDIDATES = 64
-"""Peaked distributions, which models have almost always, keep their nucleus within so many tokens."""
 _FEW = 512
 """Up to here sorting all costs less than looking for whom to sort."""
 
@@ -61,7 +59,6 @@ class BatchSampler:
     def __init__(self, entropy: Callable[[], int] = lambda: secrets.randbits(64)) -> None:
         self._entropy = entropy
         self._sequences: dict[str, SequenceSampling] = {}
-        self._work: Workspace | None = None
 
     def __len__(self) -> int:
         return len(self._sequences)
@@ -90,8 +87,6 @@ class BatchSampler:
         failures: dict[int, str] = {}
         if not np.isfinite(best).all():
             failures = {int(row): _not_finite(logits[row]) for row in np.flatnonzero(~np.isfinite(best))}
-        if self._work is None or len(self._work.bins) != logits.shape[1]:
-            self._work = Workspace(logits.shape[1])
         special = [row for row, sequence in enumerate(sequences) if not sequence.plain and row not in failures]
         if special:
             chosen = [sequences[row] for row in special]
@@ -100,7 +95,7 @@ class BatchSampler:
                 np.array([sequence.generated for sequence in chosen], dtype=np.uint64),
             )
             for row, sequence, number in zip(special, chosen, numbers, strict=True):
-                token = choose(_adjusted(logits[row], sequence), sequence.params, float(number), self._work)
+                token = choose(_adjusted(logits[row], sequence), sequence.params, float(number))
                 if token is None:
                     failures[row] = "every token that may be sampled has a logit of -inf."
                 else:
@@ -108,14 +103,13 @@ class BatchSampler:
         return Sampled(tokens.tolist(), failures)
 
 
-def choose(logits: Logits, params: SamplingParams, number: float, work: Workspace | None = None) -> TokenId | None:
+def choose(logits: Logits, params: SamplingParams, number: float) -> TokenId | None:
     """The token that a uniform number in [0, 1) picks.
 
     Args:
         logits: [vocabulary]; no NaN, no +inf.
         params: temperature, top_k and top_p.
         number: the uniform number.
-        work: of the vocabulary's size, for top_p over all tokens; made where it is absent.
 
     Returns:
         The token id; None when every logit is -inf.
@@ -133,7 +127,7 @@ def choose(logits: Logits, params: SamplingParams, number: float, work: Workspac
         ids = None
         weights = np.exp((logits - top) * np.float32(1 / params.temperature))
     if params.top_p < 1:
-        kept = nucleus(weights, params.top_p, work if ids is None else None)
+        kept = nucleus(weights, params.top_p)
         ids = kept if ids is None else ids[kept]
         weights = weights[kept]
     place = pick(weights, number)
@@ -149,38 +143,26 @@ def largest(values: Logits, count: int) -> NDArray[np.int64]:
     return np.sort(ids[order])
 
 
-class Workspace:
-    """Arrays that nucleus() would otherwise allocate for each row, which costs more than filling them: [size] each."""
-
-    __slots__ = ("bins", "doubles", "kept")
-
-    def __init__(self, size: int) -> None:
-        self.bins = np.empty(size, np.intp)
-        self.doubles = np.empty(size, np.float64)
-        self.kept = np.empty(size, np.bool_)
-
-
-def nucleus(weights: Logits, mass: float, work: Workspace | None = None) -> NDArray[np.int64]:
+def nucleus(weights: Logits, mass: float) -> NDArray[np.int64]:
     """Ids, ascending, of the fewest largest weights whose sum is at least `mass` of the total; among equal weights the
-    lower ids come first. At least one. No weight is negative.
+    lower ids come first. At least one. No weight is negative; mass < 1.
     """
-    needed = mass * float(_block_sums(weights).sum())
-    if len(weights) <= _FEW:
-        return np.sort(_head(weights, np.arange(len(weights)), needed))
-    ids = _at_least(weights, _CANDIDATES)
-    if float(weights[ids].sum(dtype=np.float64)) >= needed:
-        return np.sort(_head(weights, ids, needed))
-    # A flat distribution: bins by exponent and six bits of the mantissa, which order floats that are not negative.
-    work = work or Workspace(len(weights))
-    np.right_shift(weights.view(np.int32), 17, out=work.bins)
-    np.copyto(work.doubles, weights)
-    from_top = np.cumsum(np.bincount(work.bins, work.doubles)[::-1])
+    total = float(_block_sums(weights).sum())
+    needed = mass * total
+    # Whoever is lighter than this is, all together, lighter than what may be left out; half of it is for rounding.
+    ids = np.flatnonzero(weights >= (1 - mass) * total / (2 * len(weights)))
+    heavy = weights[ids]
+    if len(ids) <= _FEW:
+        return ids[np.sort(_head(heavy, np.arange(len(ids)), needed))]
+    # Bins by exponent and six bits of the mantissa, which order floats that are not negative: only one bin is sorted.
+    bins = (heavy.view(np.int32) >> 17).astype(np.intp)
+    from_top = np.cumsum(np.bincount(bins, heavy.astype(np.float64))[::-1])
     place = min(int(np.searchsorted(from_top, needed)), len(from_top) - 1)
     border = len(from_top) - 1 - place
     missing = needed - (from_top[place - 1] if place else 0.0)
-    np.greater(work.bins, border, out=work.kept)
-    work.kept[_head(weights, np.flatnonzero(work.bins == border), missing)] = True
-    return np.flatnonzero(work.kept)
+    kept = bins > border
+    kept[_head(heavy, np.flatnonzero(bins == border), missing)] = True
+    return ids[kept]
 
 
 def _head(weights: Logits, ids: NDArray[np.int64], needed: float) -> NDArray[np.int64]:
