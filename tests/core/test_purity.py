@@ -140,7 +140,7 @@ def test_no_module_of_it_names_what_it_must_not_use() -> None:
 
 def test_no_module_of_it_keeps_state() -> None:
     """Nothing at module level is a list, a set, a counter or an object that a scheduler could share with another."""
-    allowed = {"continuous.py: _NO_PROMPTS", "runs.py: T"}
+    allowed = {"accounts.py: _NONE", "continuous.py: _NO_PROMPTS", "runs.py: T"}
     found = set()
     for path in Path(chairlift.core.__file__).parent.rglob("*.py"):
         for node in ast.parse(path.read_text()).body:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from chairlift.core.blocks import root_key
 from chairlift.core.journal import fingerprint
 from chairlift.core.plan import StepOutcome, Wait
-from chairlift.core.runs import Cycle, Run, Stretches, TokenRuns, run_keys
+from chairlift.core.runs import ContentKey, Cycle, Run, Stretches, TokenRuns, run_keys
 from chairlift.core.scheduler import Scheduler
 from tests.core.helpers import MILLISECOND, make_scheduler, request
 
@@ -112,7 +112,7 @@ def test_blocks_have_equal_keys_exactly_where_all_tokens_so_far_are_equal(
     described = []
     for runs in (ours, theirs):
         prompt, output = TokenRuns.of(*runs), TokenRuns.constant(5000, answer)
-        keys: list[bytes] = []
+        keys: list[ContentKey] = []
         run_keys(keys, ROOT, prompt, output, (len(prompt) + answer) // size, size)
         described.append((keys, [*prompt, *output]))
     (one, tokens), (other, those) = described
@@ -130,14 +130,14 @@ def test_keys_are_the_same_however_often_they_were_asked_for(
     """Of a few blocks first, of the answer's later; and an answer continued in a later prompt is known by them."""
     prompt, output = TokenRuns.of(*runs), TokenRuns.constant(5000, answer)
     most = (len(prompt) + answer) // size
-    at_once: list[bytes] = []
+    at_once: list[ContentKey] = []
     run_keys(at_once, ROOT, prompt, output, most, size)
-    bit_by_bit: list[bytes] = []
+    bit_by_bit: list[ContentKey] = []
     for blocks in sorted(min(most, one) for one in asked):
         run_keys(bit_by_bit, ROOT, prompt, output, max(blocks, len(bit_by_bit)), size)
     run_keys(bit_by_bit, ROOT, prompt, output, most, size)
     following = TokenRuns.of(*runs, Run(5000, 0, answer), Run(9000, 1, 7))
-    next_turn: list[bytes] = []
+    next_turn: list[ContentKey] = []
     run_keys(next_turn, ROOT, following, [], len(following) // size, size)
 
     assert bit_by_bit == at_once == next_turn[:most]

@@ -1,6 +1,9 @@
 from array import array
 from dataclasses import replace
 
+import pytest
+
+from chairlift.core.errors import ContractError
 from chairlift.core.plan import RowKind, StepPlan, TokenCounts
 from chairlift.core.work import ModelShape, work_of
 
@@ -89,3 +92,19 @@ def test_the_step_is_the_sum_of_its_rows() -> None:
 
     assert both == replace(first, prefill_flops=second.prefill_flops, prefill_kv_bytes=second.prefill_kv_bytes)
     assert both.flops == first.flops + second.flops
+
+
+def test_repeats_add_up() -> None:
+    """Of five steps each live row reads one position more than in the step before; a dead row stays where it is."""
+    rows = ((RowKind.DECODE, 10, 1, True), (RowKind.DEAD, 7, 1, False), (RowKind.DECODE, 30, 1, True))
+    plan = replace(_plan(*rows), token_counts=TokenCounts(decode=2, dead=1))
+
+    single = [
+        work_of(replace(plan, starts=(10 + k, 7, 30 + k)), SHAPE)  # as it is planned k steps later
+        for k in range(5)
+    ]
+
+    for name in ("decode_flops", "prefill_flops", "weight_bytes", "decode_kv_bytes", "prefill_kv_bytes"):
+        assert getattr(work_of(plan, SHAPE, 5), name) == sum(getattr(one, name) for one in single)
+    with pytest.raises(ContractError, match="has prompt rows and cannot be repeated 2 times"):
+        work_of(_plan((RowKind.PREFILL, 0, 4, True)), SHAPE, 2)

@@ -35,6 +35,18 @@ def test_jumping_takes_exactly_as_long_as_stepping(
     assert list(model.ends(shape, steps)) == list(itertools.accumulate(stepped))
 
 
+@given(step=step_terms(), shape=decodes, steps=st.integers(1, 80))
+def test_the_repeats_of_a_jump_are_known_one_by_one(step: StepTerms, shape: StepShape, steps: int) -> None:
+    """As a few pieces, each of which gives the device's time of its steps to the nanosecond."""
+    model = device_model(step)
+
+    pieces = list(model.repeats(shape, steps))
+
+    times = [(start + k * rise) // divisor for count, start, rise, divisor in pieces for k in range(count)]
+    assert times == [model.device_time(shape.after(k)) for k in range(steps)]
+    assert len(pieces) <= 8
+
+
 @given(step=step_terms(), shape=decodes, steps=st.integers(2, 60), cut=st.integers(1, 59))
 def test_a_jump_can_be_cut_anywhere(step: StepTerms, shape: StepShape, steps: int, cut: int) -> None:
     """An arrival in the middle of a jump changes no duration."""

@@ -34,7 +34,7 @@ words = st.sampled_from(list(Reason))
 @given(st.lists(st.tuples(st.sampled_from("abc"), words), max_size=30), st.sets(st.sampled_from("abc")))
 def test_counts_are_what_counting_again_gives(story: list[tuple[str, Reason]], leavers: set[str]) -> None:
     """Whatever is decided in whatever order, the running totals equal a recount over the answers."""
-    book = AnswerBook()
+    book = AnswerBook[Answer]()
     for number, name in enumerate("abc"):
         book.add(answer(name, prompt_tokens=number + 1))
     for now, (name, reason) in enumerate(story):
@@ -51,7 +51,7 @@ def test_counts_are_what_counting_again_gives(story: list[tuple[str, Reason]], l
 
 def test_a_preempted_answer_waits_with_all_its_tokens() -> None:
     """What waits is what must be computed again: prompt and answer so far; the first admission stays."""
-    book = AnswerBook()
+    book = AnswerBook[Answer]()
     book.add(answer("a"))
     book.note([decision("a", Reason.ADMITTED)], 10)
     book["a"].generated = 4
@@ -65,7 +65,7 @@ def test_a_preempted_answer_waits_with_all_its_tokens() -> None:
 
 def test_a_late_word_about_a_namesake_is_undone_by_the_acceptance() -> None:
     """An id used again at once: the old request's end comes first, then the new one's acceptance."""
-    book = AnswerBook()
+    book = AnswerBook[Answer]()
     book.add(answer("a"))
 
     book.note([decision("a", Reason.CANCELLED), decision("a", Reason.ACCEPTED)], 10)
@@ -76,7 +76,7 @@ def test_a_late_word_about_a_namesake_is_undone_by_the_acceptance() -> None:
 
 def test_decisions_about_who_left_are_passed_over() -> None:
     """The scheduler's last word may come after the request is gone."""
-    book = AnswerBook()
+    book = AnswerBook[Answer]()
 
     book.note([decision("gone", Reason.FINISHED)], 10)
 

@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 
 from chairlift.core.request import FinishReason
+from chairlift.records.gaps import GapRun
 from chairlift.records.manifest import Manifest
 from chairlift.records.schema import BatchRecord, DecisionRecord, RequestRecord, StepRecord
 
@@ -37,6 +38,7 @@ requests = st.builds(
     finish_reason=st.sampled_from(FinishReason),
     error=words,
     token_gaps=st.lists(count, max_size=4).map(tuple),
+    gap_runs=st.lists(st.builds(GapRun, count, count, count, count, count), max_size=3).map(tuple),
 )
 decisions = st.builds(
     DecisionRecord,

@@ -1,8 +1,8 @@
 """Books every committed step: its time in the ledger, its cost in the predictor.
 
 A jump over n steps leaves the same books as n steps one by one, to the last bit, if its outcome says how long each took
-(StepOutcome.times). That is why a long run of steps is seen by its first step and by every eighth, which costs little
-in a jump and tells as much: between them only lengths grow.
+(StepOutcome.times). That is why of a long run of steps the predictor sees the first and then ever fewer, eight for each
+doubling: that costs little in a jump and tells as much, since between them only lengths grow.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ from chairlift.core.steptime import StepFeatures, StepTimePredictor
 
 _ALL_UNTIL = 64
 """Steps that the predictor is shown without exception, so that it knows the device soon."""
-_EVERY = 8
-"""After those, of a run of steps in which only lengths grow, the first and each so-manieth later one."""
+_STRIDE = 3
+"""After those, of a run of steps in which only lengths grow, the first and every eighth (2 ** _STRIDE); from the 128th
+on every sixteenth, from the 256th on every thirty-second, and so on."""
+_NONE = StepFeatures(0, 0, -1)
+"""No step looks like this."""
 
 
 class Accounts:
@@ -24,7 +27,7 @@ class Accounts:
     def __init__(self) -> None:
         self.ledger = Ledger()
         self.predictor = StepTimePredictor()
-        self._next = StepFeatures(0, 0, -1)
+        self._next = _NONE
         """What the coming step looks like if only lengths grow."""
         self._repeats = 0
         """How many steps the present run has had."""
@@ -46,10 +49,10 @@ class Accounts:
         singles, counts = plan.single_token_rows, plan.token_counts
         first = StepFeatures(counts.total - singles, singles, sum(plan.starts[:singles]) + singles)
         growth = singles - counts.dead
-        if first != self._next or first.prompt_tokens:
+        if first != self._next:
             self._repeats = 0
         saved = self._observe(plan, outcome, first, growth, times)
-        self._next = StepFeatures(0, singles, first.context + growth * times)
+        self._next = StepFeatures(0, singles, first.context + growth * times) if singles == len(plan) else _NONE
         self.ledger.book_step(
             now,
             device_time=outcome.device_time,
@@ -68,9 +71,10 @@ class Accounts:
         needed = _without_waste(plan, first) if plan.token_counts.padding or plan.token_counts.dead else None
         done = unpredicted = predicted = 0
         while done < times:
-            # Up to the next step that it sees, and with that one, it predicts the same.
-            seen = predictor.steps < _ALL_UNTIL or self._repeats % _EVERY == 0
-            count = 1 if seen else min(times - done, _EVERY - self._repeats % _EVERY)
+            # Until the step after the next one that it sees, it predicts the same.
+            stride = 1 << max(_STRIDE, self._repeats.bit_length() - _STRIDE - 1)
+            seen = predictor.steps < _ALL_UNTIL or self._repeats % stride == 0
+            count = 1 if seen else min(times - done, stride - self._repeats % stride)
             if needed is not None:
                 if (cost := predictor.cost()) is None:
                     unpredicted += _device_time(outcome, done, times)  # before it knows enough, it sees every step

@@ -21,19 +21,19 @@ from itertools import islice
 
 from chairlift.core.errors import IntegrityError
 from chairlift.core.request import TokenId
+from chairlift.core.runs import ContentKey
 
 BlockId = int
-ContentKey = bytes
 
 _DIGEST_BYTES = 16
 
 
-def root_key(cache_salt: str) -> ContentKey:
+def root_key(cache_salt: str) -> bytes:
     """The key that the first block of a sequence chains to."""
     return blake2b(cache_salt.encode(), digest_size=_DIGEST_BYTES).digest()
 
 
-def chain_keys(parent: ContentKey, tokens: Sequence[TokenId], block_size: int) -> list[ContentKey]:
+def chain_keys(parent: bytes, tokens: Sequence[TokenId], block_size: int) -> list[bytes]:
     """The keys of the full blocks that these tokens fill, after the content known as `parent`."""
     content = array("q", tokens).tobytes()
     stride = block_size * 8

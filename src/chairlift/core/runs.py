@@ -7,6 +7,7 @@ steps tells the same names n times. Each is a sequence like any other, and costs
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import chain, repeat
@@ -16,9 +17,10 @@ from chairlift.core.request import TokenId
 
 T = TypeVar("T")
 
-_KEY_BYTES = 16
-_NUMBER_BYTES = 4
-"""Of a key that is numbered: the rest says which run it belongs to and what came before."""
+ContentKey = bytes | int
+"""What a full block holds, and everything before it: a digest of stored tokens, or a number for described ones, which
+lie side by side in memory and in the pool's index as the blocks of a prompt do.
+"""
 
 
 class Run(NamedTuple):
@@ -210,8 +212,7 @@ class Stretches(Sequence[T]):
         return self._ends[-1] if self._ends else 0
 
     def __iter__(self) -> Iterator[T]:
-        counts = (end - begin for begin, end in zip([0, *self._ends], self._ends, strict=False))
-        return chain.from_iterable(map(repeat, self._items, counts))
+        return chain.from_iterable(map(repeat, self._items, self._counts()))
 
     @overload
     def __getitem__(self, index: int) -> T: ...
@@ -223,39 +224,51 @@ class Stretches(Sequence[T]):
             return [self[at] for at in where]
         return self._items[bisect_right(self._ends, where)]
 
+    def counted(self) -> Counter[T]:
+        """How often each thing occurs, in the order in which they first do."""
+        found = Counter[T]()
+        for item, count in zip(self._items, self._counts(), strict=True):
+            found[item] += count
+        return found
+
+    def _counts(self) -> list[int]:
+        return [end - begin for begin, end in zip([0, *self._ends], self._ends, strict=False)]
+
 
 def run_keys(
-    keys: list[bytes], root: bytes, prompt: TokenRuns, output: Sequence[TokenId], blocks: int, size: int
+    keys: list[ContentKey], root: bytes, prompt: TokenRuns, output: Sequence[TokenId], blocks: int, size: int
 ) -> None:
-    """Extend the content keys of a described sequence to its first `blocks` full blocks.
+    """Extend the content keys of a described sequence to its first `blocks` full blocks of so many tokens.
 
     Equal runs from the first token on give equal keys. A block inside one run is numbered from the run's first whole
-    block instead of being digested: what a simulation of millions of tokens would otherwise spend its time on.
+    block instead of being digested, which is what a simulation of millions of tokens would otherwise spend its time on.
     They are of no use beside those of blocks.chain_keys(): described and stored sequences share nothing.
     """
     content = prompt
     if blocks * size > len(prompt):
         content = TokenRuns(prompt)
         content.extend(output)
-    position = 0
+    end = 0
     for run in content.runs(0, blocks * size):
-        begin, end = position, position + run.size
-        position = end
-        first, last = -(-begin // size), end // size
-        known = len(keys)
-        if known < first <= blocks:
-            # The blocks up to here hold several runs.
-            for block in range(known, first):
-                keys.append(_digest(keys[-1] if keys else root, content.runs(block * size, (block + 1) * size)))
-            known = first
+        begin, end = end, end + run.size
+        # Of a single id nobody knows how it would go on, so a block of one is not numbered where a run begins.
+        first = begin + 1 if size == 1 else -(-begin // size)
+        _digest_blocks(keys, root, content, min(first, blocks), size)
+        last, known = end // size, len(keys)
         if known < last:
             parent = keys[first - 1] if first else root
-            base = _digest(parent, (Run(run.first + run.step * (first * size - begin), run.step, 0),))[_NUMBER_BYTES:]
-            keys += [base + number.to_bytes(_NUMBER_BYTES, "big") for number in range(known - first, last - first)]
+            base = _digest(parent, [Run(run.first + run.step * (first * size - begin), run.step, size)])
+            keys += range(base + known - first, base + last - first)
+    _digest_blocks(keys, root, content, blocks, size)
+
+
+def _digest_blocks(keys: list[ContentKey], root: bytes, content: TokenRuns, blocks: int, size: int) -> None:
+    """Keys of blocks with several runs, up to the first so many."""
     for block in range(len(keys), blocks):
         keys.append(_digest(keys[-1] if keys else root, content.runs(block * size, (block + 1) * size)))
 
 
-def _digest(parent: bytes, runs: Iterable[Run]) -> bytes:
-    text = ",".join([f"{first}+{step}*{size}" for first, step, size in runs])
-    return blake2b(parent + text.encode(), digest_size=_KEY_BYTES).digest()
+def _digest(parent: ContentKey, runs: Iterable[Run]) -> int:
+    """128 bits that stand for what came before and for these runs."""
+    text = ",".join([f"{first}+{step if size > 1 else 0}*{size}" for first, step, size in runs])
+    return int.from_bytes(blake2b(f"{parent!r}:{text}".encode(), digest_size=16).digest(), "big")

@@ -6,11 +6,10 @@ from array import array
 from collections.abc import Sequence as SequenceOf
 from enum import Enum
 
-from chairlift.core.blocks import ContentKey
 from chairlift.core.plan import BlockTable
 from chairlift.core.reasons import Reason
 from chairlift.core.request import FinishReason, Nanoseconds, Request, TokenId
-from chairlift.core.runs import TokenRuns
+from chairlift.core.runs import ContentKey, TokenRuns
 
 SequenceOrder = tuple[int, Nanoseconds, int]
 

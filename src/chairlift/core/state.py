@@ -9,15 +9,16 @@ Invariants, whatever the policy:
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from chairlift.core.admission import blocks_for, most_tokens_of
-from chairlift.core.blocks import BlockId, BlockPool, ContentKey, chain_keys, root_key
+from chairlift.core.blocks import BlockId, BlockPool, chain_keys, root_key
 from chairlift.core.config import KVCapacity, SchedulerConfig
 from chairlift.core.plan import Finished
 from chairlift.core.queue import WaitingQueue
 from chairlift.core.reasons import Decision, Reason
 from chairlift.core.request import FinishReason, Nanoseconds, Request
-from chairlift.core.runs import TokenRuns, run_keys
+from chairlift.core.runs import ContentKey, TokenRuns, run_keys
 from chairlift.core.sequence import Phase, Sequence
 
 
@@ -122,7 +123,7 @@ class SchedulerState:
             if isinstance(request.prompt, TokenRuns):
                 run_keys(keys, root_key(request.cache_salt), request.prompt, sequence.output, blocks, size)
             else:
-                parent = keys[-1] if keys else root_key(request.cache_salt)
+                parent = cast("bytes", keys[-1]) if keys else root_key(request.cache_salt)  # digests, all of them
                 keys += chain_keys(parent, sequence.tokens(known * size, blocks * size), size)
         return keys
 

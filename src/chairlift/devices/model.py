@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from chairlift.core.errors import ContractError, DeviceModelError
 from chairlift.core.request import Nanoseconds
 from chairlift.core.work import ModelShape
-from chairlift.devices.curve import Curve, Line, Table, rounded_sum
+from chairlift.devices.curve import Curve, Line, Piece, Table, rounded_sum
 from chairlift.devices.memory import MemoryModel
 from chairlift.devices.quantities import PER_NANOSECOND, Femtoseconds
 from chairlift.devices.shape import StepShape
@@ -134,6 +134,13 @@ class DeviceModel:
         if shape.prompts and steps > 1:
             raise ContractError(f"{shape.describe()}: a step with prompt rows cannot be repeated {steps} times.")
         return rounded_sum(curve.pieces(shape.context, shape.growth, steps), constant, PER_NANOSECOND)
+
+    def repeats(self, shape: StepShape, steps: int) -> Iterator[Piece]:
+        """The device's time in each of `steps` repeats, in nanoseconds, as pieces: (start + k x step) // divisor."""
+        constant = self._constant(shape)
+        for piece in self._context_curve().pieces(shape.context, shape.growth, steps):
+            start = constant * piece.divisor + piece.start
+            yield Piece(piece.steps, start, piece.step, PER_NANOSECOND * piece.divisor)
 
     def host_time(self, shape: StepShape, steps: int = 1) -> Nanoseconds:
         """What the device waits for the host, for one step or for `steps` repeats."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Generic, Protocol, TypeVar
 
 from chairlift.core.reasons import Decision, Reason
 from chairlift.core.request import Nanoseconds
-from chairlift.engine.answer import Answer, Stage
+from chairlift.engine.answer import Stage
 
 _STAGES = {
     Reason.ACCEPTED: Stage.WAITING,
@@ -19,11 +20,33 @@ _STAGES = {
 }
 
 
-class AnswerBook:
+class Tracked(Protocol):
+    """What the book keeps of an answer, real or simulated."""
+
+    request_id: str
+    prompt_tokens: int
+    cached_tokens: int
+    preemptions: int
+    stage: Stage
+    tokens_waiting: int
+    """Tokens to compute when it was last queued."""
+    admitted: Nanoseconds | None
+    finished: Nanoseconds | None
+
+    @property
+    def generated(self) -> int:
+        """Tokens generated so far."""
+        ...
+
+
+A = TypeVar("A", bound=Tracked)
+
+
+class AnswerBook(Generic[A]):
     """Answers by request id. Their stages follow the scheduler's decisions, so that no step counts anything twice."""
 
     def __init__(self) -> None:
-        self._answers: dict[str, Answer] = {}
+        self._answers: dict[str, A] = {}
         self._counts = dict.fromkeys(Stage, 0)
         self.waiting_tokens = 0
         """Tokens to compute for those that wait."""
@@ -31,13 +54,13 @@ class AnswerBook:
     def __len__(self) -> int:
         return len(self._answers)
 
-    def __iter__(self) -> Iterator[Answer]:
+    def __iter__(self) -> Iterator[A]:
         return iter(self._answers.values())
 
     def __contains__(self, request_id: str) -> bool:
         return request_id in self._answers
 
-    def __getitem__(self, request_id: str) -> Answer:
+    def __getitem__(self, request_id: str) -> A:
         return self._answers[request_id]
 
     @property
@@ -48,11 +71,11 @@ class AnswerBook:
     def running(self) -> int:
         return self._counts[Stage.RUNNING]
 
-    def add(self, answer: Answer) -> None:
+    def add(self, answer: A) -> None:
         self._answers[answer.request_id] = answer
         self._enter(answer, Stage.WAITING)
 
-    def remove(self, request_id: str) -> Answer:
+    def remove(self, request_id: str) -> A:
         answer = self._answers.pop(request_id)
         self._leave(answer)
         return answer
@@ -74,14 +97,14 @@ class AnswerBook:
                 self._leave(answer)
                 self._enter(answer, stage)
 
-    def _enter(self, answer: Answer, stage: Stage) -> None:
+    def _enter(self, answer: A, stage: Stage) -> None:
         answer.stage = stage
         self._counts[stage] += 1
         if stage is Stage.WAITING:
             answer.tokens_waiting = answer.prompt_tokens + answer.generated
             self.waiting_tokens += answer.tokens_waiting
 
-    def _leave(self, answer: Answer) -> None:
+    def _leave(self, answer: A) -> None:
         self._counts[answer.stage] -= 1
         if answer.stage is Stage.WAITING:
             self.waiting_tokens -= answer.tokens_waiting

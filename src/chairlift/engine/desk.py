@@ -27,7 +27,7 @@ class Desk:
     """
 
     def __init__(self, sampler: BatchSampler, recorder: Recorder) -> None:
-        self.book = AnswerBook()
+        self.book = AnswerBook[Answer]()
         self._sampler = sampler
         self._recorder = recorder
         self._outbox: list[Delivery] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from chairlift.core.blocks import BlockPool
 from chairlift.core.plan import BatchForecast, StepOutcome, StepPlan
@@ -12,7 +13,7 @@ from chairlift.core.reasons import Decision
 from chairlift.core.request import Nanoseconds
 from chairlift.core.work import ModelShape, Work, work_of
 from chairlift.engine.book import AnswerBook
-from chairlift.records.observer import Observer
+from chairlift.records.observer import Observer, show
 from chairlift.records.schema import BatchRecord, DecisionRecord, Record, RequestRecord, StepRecord
 
 __all__ = ["Observer", "Recorder"]
@@ -75,28 +76,37 @@ class Recorder:
         if self._observers:
             self._pending.append(record)
 
-    def step(self, plan: StepPlan, outcome: StepOutcome, book: AnswerBook, now: Nanoseconds, *, preempted: int) -> None:
-        """A plan was committed at `now`; the book is as it stands after it."""
-        self._count_batch(plan, now)
+    def step(
+        self,
+        plan: StepPlan,
+        outcome: StepOutcome,
+        book: AnswerBook[Any],
+        now: Nanoseconds,
+        *,
+        preempted: int,
+        times: int = 1,
+    ) -> None:
+        """A plan was committed at `now`, so many times; the book is as it stands after it."""
+        self._count_batch(plan, now, times)
         if not self._observers:
             return
         counts, pool = plan.token_counts, self._pool
-        work = work_of(plan, self._shape) if self._shape is not None else _NO_WORK
+        work = work_of(plan, self._shape, times) if self._shape is not None else _NO_WORK
         record = StepRecord(
             step=plan.step,
-            repeats=1,
+            repeats=times,
             policy=plan.policy,
             planned=plan.now,
             committed=now,
             device_time=outcome.device_time,
             rows=len(plan),
-            samples=sum(row not in outcome.failures for row in plan.sampled_rows),
+            samples=(sum(plan.samples) - sum(plan.samples[row] for row in outcome.failures)) * times,
             failures=len(outcome.failures),
-            prefill=counts.prefill,
-            decode=counts.decode,
-            recompute=counts.recompute,
-            padding=counts.padding,
-            dead=counts.dead,
+            prefill=counts.prefill * times,
+            decode=counts.decode * times,
+            recompute=counts.recompute * times,
+            padding=counts.padding * times,
+            dead=counts.dead * times,
             decode_flops=work.decode_flops,
             prefill_flops=work.prefill_flops,
             weight_bytes=work.weight_bytes,
@@ -127,29 +137,17 @@ class Recorder:
         for observer in self._observers:
             try:
                 for record in records:
-                    _show(observer, record)
+                    show(observer, record)
             except Exception:  # an observer's trouble is not the engine's
                 logger.exception("observer %r failed and is not called any more; the engine goes on.", observer)
                 self.detach(observer)
 
-    def _count_batch(self, plan: StepPlan, now: Nanoseconds) -> None:
+    def _count_batch(self, plan: StepPlan, now: Nanoseconds, times: int) -> None:
         if plan.forecast is not None:
             self._batch = _OpenBatch(plan.forecast, plan.policy, plan.now)
         elif plan.policy == "continuous":
             self._batch = None  # dissolved by a live switch: it did not run to its end
         if self._batch is not None:
-            self._batch.steps += 1
+            self._batch.steps += times
             self._batch.ended = now
             self._batch.peak_blocks = max(self._batch.peak_blocks, self._pool.used_blocks)
-
-
-def _show(observer: Observer, record: Record) -> None:
-    match record:
-        case StepRecord():
-            observer.on_step(record)
-        case RequestRecord():
-            observer.on_request(record)
-        case DecisionRecord():
-            observer.on_decision(record)
-        case BatchRecord():
-            observer.on_batch(record)

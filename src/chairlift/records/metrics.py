@@ -148,7 +148,7 @@ def _answered(record: RequestRecord, start: Nanoseconds | None, stop: Nanosecond
 def _between(record: RequestRecord) -> Sequence[Nanoseconds] | None:
     if record.finish_reason not in _ANSWERED or record.output_tokens < 2:
         return ()
-    return record.token_gaps if record.streamed else None
+    return record.gaps if record.streamed else None
 
 
 _ANSWERED_WORDS = "requests answered (finish reason stop or length); others are counted beside them, never inside"

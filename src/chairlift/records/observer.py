@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chairlift.records.schema import BatchRecord, DecisionRecord, RequestRecord, StepRecord
+from chairlift.records.schema import BatchRecord, DecisionRecord, Record, RequestRecord, StepRecord
 
 
 class Observer:
@@ -22,3 +22,16 @@ class Observer:
 
     def on_batch(self, record: BatchRecord) -> None:
         """A closed batch has ended."""
+
+
+def show(observer: Observer, record: Record) -> None:
+    """Call the method that a record is for."""
+    match record:
+        case StepRecord():
+            observer.on_step(record)
+        case RequestRecord():
+            observer.on_request(record)
+        case DecisionRecord():
+            observer.on_decision(record)
+        case BatchRecord():
+            observer.on_batch(record)

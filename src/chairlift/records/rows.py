@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_h
 
 from chairlift.core.errors import RecordError
 from chairlift.core.request import FinishReason
+from chairlift.records.gaps import GapRun
 from chairlift.records.schema import BatchRecord, DecisionRecord, Record, RequestRecord, StepRecord
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ def from_row(kind: type[R], row: Mapping[str, Any]) -> R:
     for name, value in known.items():
         if name == "finish_reason":
             known[name] = FinishReason(value)
+        elif name == "gap_runs":
+            known[name] = tuple(GapRun(*run) for run in value)
         elif isinstance(value, list):
             # Arrow has no mapping from names to numbers but a list of pairs.
             known[name] = dict(value) if value and isinstance(value[0], tuple) else tuple(value)
@@ -75,6 +78,8 @@ def arrow_schema(kind: type[Record]) -> pa.Schema:
 def _arrow_type(hint: Any) -> pa.DataType:
     import pyarrow as pa  # noqa: PLC0415
 
+    if hint is GapRun:
+        return pa.list_(pa.int64())
     if get_origin(hint) in {types.UnionType, tuple}:
         inner = next(option for option in get_args(hint) if option not in {types.NoneType, Ellipsis})
         return pa.list_(_arrow_type(inner)) if get_origin(hint) is tuple else _arrow_type(inner)

@@ -8,15 +8,17 @@ zero is. "Committed" is the moment a step's results were in the scheduler.
     decisions   why: the scheduler's decisions, each with the moment it became known
     batches     closed batches: what was forecast before the start beside what happened
 
-Every count is exact. A field is None when the moment never came.
+A simulation jumps over steps in which only lengths grow: one row of steps then stands for many. Every count is exact.
+A field is None when the moment never came.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from chairlift.core.request import FinishReason, Nanoseconds
+from chairlift.records.gaps import GapRun, Gaps
 
 SCHEMA_VERSION = 1
 """Raised whenever a field changes its meaning or goes; a new field alone does not raise it."""
@@ -41,7 +43,7 @@ class StepRecord:
     device_time: Nanoseconds
     """ns: how long the device worked."""
     rows: int
-    """Sequences in the step."""
+    """Sequences in the step; of each of its repeats, not summed over them."""
     samples: int
     """Rows that yielded a token."""
     failures: int
@@ -120,7 +122,16 @@ class RequestRecord:
     error: str = ""
     """For error: what failed."""
     token_gaps: tuple[Nanoseconds, ...] = ()
-    """ns: time from each token to the next, as computed; output_tokens - 1 of them."""
+    """ns: time from each token to the next, as computed; output_tokens - 1 of them. Empty where gap_runs has them;
+    `gaps` has them either way."""
+    gap_runs: tuple[GapRun, ...] = ()
+    """ns: the same of a simulated request, as runs [gaps, base, start, step, divisor]: so many gaps, each of them
+    base + (start + k x step) // divisor for k = 0, 1, ..."""
+
+    @property
+    def gaps(self) -> Sequence[Nanoseconds]:
+        """ns: time from each token to the next, as computed, however it was kept."""
+        return Gaps(self.gap_runs) if self.gap_runs else self.token_gaps
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ class Metrics(Observer):
         if record.first_token_released is not None:
             self._ttft.observe((record.first_token_released - record.arrival) / _SECOND)
         if record.streamed:
-            for gap in record.token_gaps:
+            for gap in record.gaps:
                 self._between.observe(gap / _SECOND)
 
     def on_step(self, record: StepRecord) -> None:

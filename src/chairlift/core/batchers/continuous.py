@@ -328,8 +328,7 @@ class ContinuousBatcher:
         """The steady state: every decode got its token. Returns who has ended by it."""
         decodes, tokens, stops = self._decodes, outcome.tokens, outcome.stops
         if times > 1:
-            for sequence in decodes.growth_within(times):
-                self.state.pool.allocate(sequence.table, 1)
+            self.state.pool.allocate_each([sequence.table for sequence in decodes.growth_within(times)])
         done = decodes.advance(tokens, times)
         if stops:
             rows = enumerate(decodes.sequences)

@@ -4,12 +4,15 @@ Every decoding sequence gets one token a step, so the step at which it will need
 when it joins. The calendar holds both by step; a step looks only at who is due. That, and columns that change only when
 somebody joins or leaves, is what makes a quiet step of hundreds of sequences cost a few passes over integers.
 
-Entries are not removed when a sequence leaves early: whoever is found on its day is checked before anything is done.
+Who leaves early is taken off the calendar, so that it keeps nobody's tokens. Whoever is found on its day is checked all
+the same before anything is done: a sequence that failed is not where the calendar would look for it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Sequence as SequenceOf
+from typing import TypeGuard
 
 from chairlift.core.plan import BlockTable
 from chairlift.core.request import TokenId
@@ -32,6 +35,8 @@ class Decodes:
         self._tick = 0
         self._growth: dict[int, list[Sequence]] = {}
         self._lengths: dict[int, list[Sequence]] = {}
+        self._ends: list[int] = []
+        """Column: the tick at which a member reaches its length."""
 
     def __len__(self) -> int:
         return len(self.sequences)
@@ -44,12 +49,16 @@ class Decodes:
         self.newest.append(sequence.output[-1])
         if stops := sequence.request.stop_ids:
             self.stop_ids[stops] = self.stop_ids.get(stops, 0) + 1
+        end = self._tick + sequence.last_position - sequence.computed
+        self._ends.append(end)
+        self._lengths.setdefault(end, []).append(sequence)
         self._growth.setdefault(self._tick + sequence.room - sequence.computed, []).append(sequence)
-        self._lengths.setdefault(self._tick + sequence.last_position - sequence.computed, []).append(sequence)
 
     def leave(self, sequence: Sequence) -> None:
         row = self.sequences.index(sequence)
-        for column in (self.sequences, self.ids, self.tables, self.newest):
+        _take_off(self._lengths, self._ends[row], sequence)
+        _take_off(self._growth, self._tick + sequence.room - sequence.computed, sequence)
+        for column in (self.sequences, self.ids, self.tables, self.newest, self._ends):
             del column[row]
         if stops := sequence.request.stop_ids:
             self.stop_ids[stops] -= 1
@@ -72,22 +81,28 @@ class Decodes:
         size = self._block_size
         for sequence in sequences:
             sequence.room += size
-        # One that will end before the new block is full stays on the calendar too; it is not found decoding then.
-        self._growth.setdefault((self._tick if tick is None else tick) + size, []).extend(sequences)
+        if sequences:
+            self._growth.setdefault((self._tick if tick is None else tick) + size, []).extend(sequences)
 
     def growth_within(self, times: int) -> list[Sequence]:
         """Who will need a block in the later steps of a jump: in the order of single steps, repeated if need be."""
         everybody: list[Sequence] = []
-        last = self._tick + times - 1
-        # Whoever grows is due again a block later, so look for the next day again and again, not at every day.
-        while (tick := min(self._growth, default=last + 1)) <= last:
+        for tick in self._days(self._tick + 1, self._tick + times):
             passed = tick - self._tick
             found = self._growth.pop(tick)
             due = [s for s in dict.fromkeys(found) if s.phase is Phase.DECODE and s.computed + passed >= s.room]
-            if due:
-                self.grown(due, tick)
-                everybody += due
+            self.grown(due, tick)
+            everybody += due
         return everybody
+
+    def _days(self, first: int, stop: int) -> Iterator[int]:
+        """The days in this range on which growth is due, the ones included that are entered meanwhile."""
+        if stop - first <= 4 * self._block_size:
+            yield from (day for day in range(first, stop) if day in self._growth)
+        else:
+            # Whoever grows is due again a block later: look for the next day again and again, not at every day.
+            while (day := min(self._growth, default=stop)) < stop:
+                yield day
 
     def blocks_needed(self, times: int) -> int:
         """How many blocks `times` steps take, beyond what the tables hold now."""
@@ -113,11 +128,11 @@ class Decodes:
                 sequence.output.append(token)
                 sequence.computed += 1
             self.newest = list(tokens[:rows])
-            return self._next_tick(1)
-        grow(self.sequences, tokens)
-        for sequence in self.sequences:
-            sequence.computed += times
-        self.newest = list(tokens[-rows:])
+        else:
+            grow(self.sequences, tokens)
+            for sequence in self.sequences:
+                sequence.computed += times
+            self.newest = [tokens[-1]] * rows if _same(tokens) else list(tokens[-rows:])
         return self._next_tick(times)
 
     def advanced_one_by_one(self) -> None:
@@ -130,13 +145,9 @@ class Decodes:
         return not all(stops.isdisjoint(tokens) for stops in self.stop_ids)
 
     def steps_to_nearest_length(self) -> int:
-        return min((s.last_position - s.computed for s in self.sequences), default=1)
+        return min(self._ends) - self._tick if self._ends else 1
 
     def _next_tick(self, times: int) -> list[Sequence]:
-        if times > 1:
-            passed = range(self._tick + 1, self._tick + times)
-            for tick in passed if times < len(self._lengths) else [tick for tick in self._lengths if tick in passed]:
-                self._lengths.pop(tick, None)  # of members that left before their length: a jump passes nobody else's
         self._tick += times
         found = self._lengths.pop(self._tick, None)
         if not found:
@@ -144,10 +155,22 @@ class Decodes:
         return [s for s in dict.fromkeys(found) if s.phase is Phase.DECODE and s.computed >= s.last_position]
 
 
+def _take_off(calendar: dict[int, list[Sequence]], day: int, sequence: Sequence) -> None:
+    due = calendar.get(day)
+    if due is not None and sequence in due:
+        due.remove(sequence)
+        if not due:
+            del calendar[day]
+
+
+def _same(tokens: SequenceOf[TokenId]) -> TypeGuard[TokenRuns]:
+    return isinstance(tokens, TokenRuns) and tokens.same
+
+
 def grow(sequences: SequenceOf[Sequence], tokens: SequenceOf[TokenId]) -> None:
     """Each of these got its share of a jump's tokens, which come in groups, step after step."""
     rows = len(sequences)
-    if isinstance(tokens, TokenRuns) and tokens.same:
+    if _same(tokens):
         token, count = tokens[0], len(tokens) // rows
         for sequence in sequences:
             output = sequence.output
