@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?=
-WORKERS ?= 0
+WORKERS ?= 2
 FUZZ_SECONDS ?= 600
 MODEL ?= .models/SmolLM2-135M-Instruct.Q4_1.gguf
 # Modules that begin with an underscore are shared by the others; peers need `make setup-peers`.

@@ -16,7 +16,7 @@ def _collector_as_before() -> Iterator[None]:
 
 def test_what_is_alive_is_set_aside_and_the_collector_stays_on_but_runs_rarely() -> None:
     """After the call the collector is on, its threshold ten times as high or more, and objects are frozen."""
-    before = gc.get_threshold()[0]
+    gc.set_threshold(before := 700, 10, 10)
 
     calm_collector()
 

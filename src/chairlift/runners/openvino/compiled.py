@@ -15,6 +15,7 @@ from chairlift.runners.openvino.checkpoint import Checkpoint
 from chairlift.runners.openvino.graph import BLOCK_SIZE, STEP_INPUTS, build_graph, check_compiled
 from chairlift.runners.openvino.inputs import StepInputs
 from chairlift.runners.openvino.settings import KVCacheDtype
+from chairlift.runners.openvino.signal_stack import signal_stack_kept
 
 
 def compile_options(threads: int, kv_cache_dtype: KVCacheDtype) -> dict[str, str | int]:
@@ -57,7 +58,8 @@ class CompiledModel:
         self._checkpoint = checkpoint
         arch = checkpoint.architecture
         model = build_graph(checkpoint)
-        compiled = ov.Core().compile_model(model, "CPU", compile_options(threads, kv_cache_dtype))
+        with signal_stack_kept():
+            compiled = ov.Core().compile_model(model, "CPU", compile_options(threads, kv_cache_dtype))
         check_compiled(compiled, arch)
         self.layers = arch.num_layers
         self.cache_shape = (arch.num_kv_heads, BLOCK_SIZE, arch.head_dim)
