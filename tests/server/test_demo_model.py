@@ -61,9 +61,10 @@ def served(demo_model_path: Path) -> Iterator[Served]:
     """One process for all tests of this file; its end is a test of its own."""
     server = Served(demo_model_path)
     server.await_ready()
-    yield server
-    server.process.kill()
-    server.process.wait()
+    with server.process:  # closes its pipes, whoever ended it
+        yield server
+        server.client.close()
+        server.process.kill()
 
 
 @pytest.fixture
