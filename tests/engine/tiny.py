@@ -19,7 +19,7 @@ from chairlift.engine.observe import Observer
 from chairlift.engine.outputs import OutputDelta
 from chairlift.engine.params import SamplingParams
 from chairlift.engine.sampling import BatchSampler
-from chairlift.records.schema import BatchRecord, DecisionRecord, RequestRecord, StepRecord
+from chairlift.records.schema import BatchRecord, DecisionRecord, RequestRecord, ShareRecord, StepRecord
 from chairlift.runners.base import ModelRunner, Sampler
 from chairlift.runners.fake import FakeRunner
 from chairlift.text.special import SpecialTokens
@@ -164,12 +164,16 @@ class Witness(Observer):
 
     def __init__(self) -> None:
         self.steps: list[StepRecord] = []
+        self.shares: list[ShareRecord] = []
         self.requests: dict[str, RequestRecord] = {}
         self.decisions: list[DecisionRecord] = []
         self.batches: list[BatchRecord] = []
 
     def on_step(self, record: StepRecord) -> None:
         self.steps.append(record)
+
+    def on_share(self, record: ShareRecord) -> None:
+        self.shares.append(record)
 
     def on_request(self, record: RequestRecord) -> None:
         assert record.request_id not in self.requests

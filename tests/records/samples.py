@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from chairlift.core.request import FinishReason
 from chairlift.records.gaps import GapRun
 from chairlift.records.manifest import Manifest
-from chairlift.records.schema import BatchRecord, DecisionRecord, RequestRecord, StepRecord
+from chairlift.records.schema import BatchRecord, DecisionRecord, RequestRecord, ShareRecord, StepRecord
 
 count = st.integers(0, 2**40)
 moment = st.integers(0, 2**62)
@@ -55,7 +55,10 @@ batches = st.builds(
         for name in BatchRecord.__annotations__
     },
 )
-records = steps | requests | decisions | batches
+shares = st.builds(
+    ShareRecord, **{name: words if name == "request_id" else count for name in ShareRecord.__annotations__}
+)
+records = steps | shares | requests | decisions | batches
 
 
 def manifest(**changes: object) -> Manifest:

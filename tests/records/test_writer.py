@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from chairlift.core.errors import RecordError
 from chairlift.records.reader import Run
-from chairlift.records.schema import BatchRecord, DecisionRecord, Record, RequestRecord, StepRecord
+from chairlift.records.schema import BatchRecord, DecisionRecord, Record, RequestRecord, ShareRecord, StepRecord
 from chairlift.records.writer import RunWriter, write_columns
 from tests.records.samples import manifest, records, request
 
@@ -21,6 +21,8 @@ def feed(writer: RunWriter, record: Record) -> None:
     match record:
         case StepRecord():
             writer.on_step(record)
+        case ShareRecord():
+            writer.on_share(record)
         case RequestRecord():
             writer.on_request(record)
         case DecisionRecord():
@@ -31,16 +33,16 @@ def feed(writer: RunWriter, record: Record) -> None:
 
 def everything(run: Run) -> list[Record]:
     """All records of a run, kind by kind."""
-    return [*run.steps(), *run.requests(), *run.decisions(), *run.batches()]
+    return [*run.steps(), *(run.shares() or ()), *run.requests(), *run.decisions(), *run.batches()]
 
 
 def by_kind(several: list[Record]) -> list[Record]:
     """In the order in which everything() reads."""
-    kinds: list[type[Record]] = [StepRecord, RequestRecord, DecisionRecord, BatchRecord]
+    kinds: list[type[Record]] = [StepRecord, ShareRecord, RequestRecord, DecisionRecord, BatchRecord]
     return [record for kind in kinds for record in several if isinstance(record, kind)]
 
 
-@settings(max_examples=25)  # eight files each time
+@settings(max_examples=25)  # ten files each time
 @given(st.lists(records, max_size=12))
 def test_what_was_shown_is_read_back(tmp_path_factory: pytest.TempPathFactory, shown: list[Record]) -> None:
     """From the lines and from the columns alike, in order."""

@@ -16,7 +16,7 @@ from chairlift.devices.model import DeviceModel, HostTerms, Provenance, StepTerm
 from chairlift.devices.quantities import PER_NANOSECOND
 from chairlift.devices.valid import ValidRange
 from chairlift.records.observer import Observer
-from chairlift.records.schema import BatchRecord, DecisionRecord, Record, RequestRecord, StepRecord
+from chairlift.records.schema import BatchRecord, DecisionRecord, Record, RequestRecord, ShareRecord, StepRecord
 from chairlift.runners.simulated import SimulatedRunner
 from chairlift.sim.events import Arrival, Departure, OpenLoop, Switch
 from chairlift.sim.loop import Simulation, SimulationResult
@@ -81,9 +81,13 @@ class Witness(Observer):
 
     def __init__(self) -> None:
         self.records: list[Record] = []
+        self.shares: list[ShareRecord] = []
 
     def on_step(self, record: StepRecord) -> None:
         self.records.append(record)
+
+    def on_share(self, record: ShareRecord) -> None:
+        self.shares.append(record)
 
     def on_request(self, record: RequestRecord) -> None:
         self.records.append(record)

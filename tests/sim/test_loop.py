@@ -70,6 +70,7 @@ def test_jumping_and_stepping_lead_to_the_same_records(of_setup: int, seed: int)
     ours, theirs = jumped.witness, stepped.witness
     assert ours.steps == joined(theirs.steps, like=ours.steps)
     assert spelled_out(ours.requests.values()) == spelled_out(theirs.requests.values())
+    assert ours.shares == theirs.shares
     assert ours.decisions == theirs.decisions
     assert ours.batches == theirs.batches
     for name in ("started", "ended", "ledger", "counters", "refusals", "cut"):

@@ -112,6 +112,9 @@ class StepPlan:
     single_token_rows: int
     """How many rows at the front have exactly one token (decode and dead rows)."""
     token_counts: TokenCounts
+    shares: tuple[TokenCounts, ...] = ()
+    """For each row with prompt tokens, in order: its tokens by kind. With a token for each row before them,
+    token_counts is their sum."""
     decisions: tuple[Decision, ...] = ()
     forecast: BatchForecast | None = None
     """Set on the first step of a closed batch."""

@@ -13,6 +13,7 @@ from chairlift.core.reasons import Decision
 from chairlift.core.request import Nanoseconds
 from chairlift.core.work import ModelShape, Work, work_of
 from chairlift.engine.book import AnswerBook
+from chairlift.engine.shares import Shares
 from chairlift.records.observer import Observer, show
 from chairlift.records.schema import BatchRecord, DecisionRecord, Record, RequestRecord, StepRecord
 
@@ -59,9 +60,11 @@ class Recorder:
         self._pool = pool
         self._observers = tuple(observers)
         self._batch: _OpenBatch | None = None
+        self._shares = Shares()
         self._pending: list[Record] = []
 
     def attach(self, observer: Observer) -> None:
+        self._shares.tell_all(forget=not self._observers)
         self._observers = (*self._observers, observer)
 
     def detach(self, observer: Observer) -> None:
@@ -90,6 +93,7 @@ class Recorder:
         self._count_batch(plan, now, times)
         if not self._observers:
             return
+        self._pending += self._shares.changes(plan)
         counts, pool = plan.token_counts, self._pool
         work = work_of(plan, self._shape, times) if self._shape is not None else _NO_WORK
         record = StepRecord(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chairlift.records.schema import BatchRecord, DecisionRecord, Record, RequestRecord, StepRecord
+from chairlift.records.schema import BatchRecord, DecisionRecord, Record, RequestRecord, ShareRecord, StepRecord
 
 
 class Observer:
@@ -13,6 +13,9 @@ class Observer:
 
     def on_step(self, record: StepRecord) -> None:
         """A step was committed."""
+
+    def on_share(self, record: ShareRecord) -> None:
+        """A request's share of the steps has changed; the step's own record follows."""
 
     def on_request(self, record: RequestRecord) -> None:
         """A request's result left."""
@@ -29,6 +32,8 @@ def show(observer: Observer, record: Record) -> None:
     match record:
         case StepRecord():
             observer.on_step(record)
+        case ShareRecord():
+            observer.on_share(record)
         case RequestRecord():
             observer.on_request(record)
         case DecisionRecord():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from chairlift.core.errors import RecordError
 from chairlift.records.manifest import Manifest
 from chairlift.records.rows import KINDS, R, arrow_schema, from_row, to_row
-from chairlift.records.schema import BatchRecord, DecisionRecord, RequestRecord, StepRecord
+from chairlift.records.schema import BatchRecord, DecisionRecord, RequestRecord, ShareRecord, StepRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,6 +39,12 @@ class Run:
         """In order of time. Raises RecordError on a damaged file, as the others do."""
         return self._read("steps", StepRecord)
 
+    def shares(self) -> list[ShareRecord] | None:
+        """In order of time. None: the run is of a version that did not record them."""
+        if not any((self.folder / f"shares.{ending}").exists() for ending in ("jsonl", "parquet")):
+            return None
+        return self._read("shares", ShareRecord)
+
     def requests(self) -> list[RequestRecord]:
         """In the order in which they left."""
         return self._read("requests", RequestRecord)
@@ -52,7 +58,7 @@ class Run:
         return self._read("batches", BatchRecord)
 
     def table(self, name: str) -> pa.Table:
-        """steps, requests, decisions or batches as an Arrow table."""
+        """steps, shares, requests, decisions or batches as an Arrow table."""
         import pyarrow as pa  # noqa: PLC0415 - slow to load; who reads records only does without
         from pyarrow import parquet  # noqa: PLC0415
 

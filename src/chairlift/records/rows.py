@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_h
 from chairlift.core.errors import RecordError
 from chairlift.core.request import FinishReason
 from chairlift.records.gaps import GapRun
-from chairlift.records.schema import BatchRecord, DecisionRecord, Record, RequestRecord, StepRecord
+from chairlift.records.schema import BatchRecord, DecisionRecord, Record, RequestRecord, ShareRecord, StepRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,6 +20,7 @@ R = TypeVar("R", bound=Record)
 
 KINDS: Mapping[str, type[Record]] = {
     "steps": StepRecord,
+    "shares": ShareRecord,
     "requests": RequestRecord,
     "decisions": DecisionRecord,
     "batches": BatchRecord,

@@ -4,6 +4,7 @@ Times are integer nanoseconds on the engine's clock (virtual time in a simulatio
 zero is. "Committed" is the moment a step's results were in the scheduler.
 
     steps       what each step computed, how long it took, what it moved, and the queue and pool after it
+    shares      whose tokens those were: each request's share of the steps, as often as it changes
     requests    what each request lived through; written when it leaves
     decisions   why: the scheduler's decisions, each with the moment it became known
     batches     closed batches: what was forecast before the start beside what happened
@@ -84,6 +85,28 @@ class StepRecord:
     """KV blocks of the pool."""
     batch: int | None = None
     """Serial number of the closed batch the step belongs to; None under continuous."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareRecord:
+    """A request's share of this step, and of each step after it until the request's next record: its tokens by kind.
+    All zero: it has no row from here on. Over all requests they sum to the step's own counts.
+    """
+
+    step: int
+    """The first step with this share."""
+    request_id: str
+    """Whose row it is."""
+    prefill: int
+    """Tokens of each step, by kind as in a step's record: prompt tokens computed for the first time."""
+    decode: int
+    """Generated tokens computed for the first time."""
+    recompute: int
+    """Paid again after a preemption."""
+    padding: int
+    """Right-hand padding."""
+    dead: int
+    """A row of a closed batch's member that had ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,4 +201,4 @@ class BatchRecord:
     """Most KV blocks that requests held while it ran, as seen after each step."""
 
 
-Record = StepRecord | RequestRecord | DecisionRecord | BatchRecord
+Record = StepRecord | ShareRecord | RequestRecord | DecisionRecord | BatchRecord

@@ -2,7 +2,8 @@
 
 manifest.json       see Manifest
 steps.jsonl         a line for each record, in the hands of the system once its step is over: a process that is
-requests.jsonl      killed leaves everything but at most its last line
+shares.jsonl        killed leaves everything but at most its last line
+requests.jsonl
 decisions.jsonl
 batches.jsonl
 steps.parquet ...   the same as columns, made from the lines when the run is closed
@@ -22,7 +23,7 @@ from chairlift.records.manifest import MANIFEST, Manifest
 from chairlift.records.observer import Observer
 from chairlift.records.reader import lines_of
 from chairlift.records.rows import KINDS, arrow_schema, from_row, to_row
-from chairlift.records.schema import BatchRecord, DecisionRecord, Record, RequestRecord, StepRecord
+from chairlift.records.schema import BatchRecord, DecisionRecord, Record, RequestRecord, ShareRecord, StepRecord
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 """ASCII: whatever a text holds, a line is one line."""
@@ -61,6 +62,9 @@ class RunWriter(Observer):
     def on_step(self, record: StepRecord) -> None:
         self._write(record)
         self._flush()
+
+    def on_share(self, record: ShareRecord) -> None:
+        self._write(record)  # goes with its step
 
     def on_request(self, record: RequestRecord) -> None:
         self._write(record)

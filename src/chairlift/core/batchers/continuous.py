@@ -312,6 +312,7 @@ class ContinuousBatcher:
             tables=(*decodes.tables, *prompts.tables),
             single_token_rows=singles,
             token_counts=TokenCounts(prompts.prefill, singles + prompts.decode, prompts.recompute),
+            shares=tuple(prompts.shares),
             decisions=state.take_decisions(),
         )
 

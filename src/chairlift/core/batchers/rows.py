@@ -26,6 +26,7 @@ class Rows:
         self.samples: list[bool] = []
         self.tokens: list[TokenId] | TokenRuns = []
         self.tables: list[BlockTable] = []
+        self.shares: list[TokenCounts] = []
         self.singles = 0
         self.prefill = self.decode = self.recompute = self.padding = self.dead = 0
         self.forecast: BatchForecast | None = None
@@ -62,6 +63,7 @@ class Rows:
         self.prefill += fresh_prompt
         self.decode += real - again - fresh_prompt
         self.padding += padding
+        self.shares.append(TokenCounts(fresh_prompt, real - again - fresh_prompt, again, padding))
 
     def _add(
         self,
@@ -99,6 +101,7 @@ class Rows:
             tables=tuple(self.tables),
             single_token_rows=self.singles,
             token_counts=TokenCounts(self.prefill, self.decode, self.recompute, self.padding, self.dead),
+            shares=tuple(self.shares),
             decisions=state.take_decisions(),
             forecast=self.forecast,
         )
