@@ -313,6 +313,17 @@ async def test_health_is_sampled_until_the_end() -> None:
     assert [(sample.sent, sample.chunks, sample.in_flight) for sample in samples] == [(5, 3, 2), (0, 2, 0)]
 
 
+async def test_the_target_is_told_after_the_last_request_was_sent() -> None:
+    """Of a burst all are with the target by then: a batch that waits to fill does not leave without the last."""
+    run = Run("arrivals=burst arrivals.size=5", takes=1)
+    sent_before: list[int] = []
+    run.sender.exhausted = lambda: sent_before.append(len(run.sender.sent))  # type: ignore[method-assign]
+    await run.until(1)
+    await run.finish()
+
+    assert sent_before == [5]
+
+
 async def test_the_target_is_told_when_nothing_further_comes() -> None:
     """Once, with the last request."""
     run = Run("arrivals=constant arrivals.rate=1 count=3", takes=1)

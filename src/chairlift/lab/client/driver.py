@@ -57,7 +57,7 @@ class Sender(Protocol[P]):
         """
 
     def exhausted(self) -> None:
-        """Nothing further will be sent; what was sent goes on."""
+        """Everything was sent; what was sent goes on."""
 
 
 @dataclass(slots=True)
@@ -250,7 +250,9 @@ class Driver(Generic[P]):
         total, playback = self._ahead.total, self._playback
         if not self._exhausted and total is not None and playback.started + playback.cut == total:
             self._exhausted = True
-            self._sender.exhausted()
+            # Not at once: the last requests' tasks were made and have not begun. A batch that was told now would leave
+            # without them.
+            asyncio.get_running_loop().call_soon(self._sender.exhausted)
 
     async def _sample_regularly(self) -> None:
         for number in itertools.count(1):
