@@ -31,9 +31,9 @@ A run is a folder:
 {layout}
 ```
 
-Lines and columns hold the same. Read them with `chairlift.records.reader.Run(folder)`: `steps()`, `shares()`, `requests()`,
-`decisions()` and `batches()` give records, `table(name)` an Arrow table; a run that was killed is read up to its last
-whole line, and `complete` says so. JSON and Parquet are as good to any other reader.
+Lines and columns hold the same. Read them with `chairlift.records.reader.Run(folder)`: `steps()`, `shares()`,
+`requests()`, `decisions()` and `batches()` give records, `table(name)` an Arrow table; a run that was killed is read up
+to its last whole line, and `complete` says so. JSON and Parquet are as good to any other reader.
 
 {conventions}
 """
