@@ -18,6 +18,7 @@ from chairlift.core.config import SchedulerConfig, flag
 from chairlift.core.errors import ConfigError
 from chairlift.engine.config import EngineConfig
 from chairlift.runners.openvino.settings import RunnerSettings
+from chairlift.runners.simulated import SimulatorSettings
 
 if TYPE_CHECKING:
     from chairlift.lab.loads.load import Load
@@ -43,11 +44,15 @@ _LIMITS: Final = {
 }
 _WITHOUT: Final = (*INNER, "record")
 """Runs have their own place, so --record is no flag here."""
+_SHARED: Final = tuple({one.name for one in fields(SimulatorSettings)} & {one.name for one in fields(RunnerSettings)})
+"""Settings that a real and a simulated device both have."""
 
 
 def configure(parser: Parser) -> None:
     """Target, load, limits, how to show it; and the settings of servers and of models."""
-    parser.add_argument("target", metavar="TARGET", nargs="?", help="http://HOST:PORT of a server, or a model")
+    parser.add_argument(
+        "target", metavar="TARGET", nargs="?", help="http://HOST:PORT of a server, a model, or sim:DEVICE/MODEL"
+    )
     load = parser.add_argument_group("load")
     add_flag(load, "load", PATH, "A load's TOML file.")
     load.add_argument(
@@ -71,8 +76,9 @@ def configure(parser: Parser) -> None:
     for name, (kind, doc) in _SERVER.items():
         add_flag(server, name, kind, doc)
     add_flags(parser, EngineConfig, "model (TARGET is a model)", without=_WITHOUT)
-    add_flags(parser, SchedulerConfig, "batching (TARGET is a model)")
+    add_flags(parser, SchedulerConfig, "batching (TARGET is a model or sim:DEVICE)")
     add_flags(parser, RunnerSettings, "device (TARGET is a model)")
+    add_flags(parser, SimulatorSettings, "simulated device (TARGET is sim:DEVICE/MODEL)", without=_SHARED)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -169,19 +175,24 @@ def _bench(arguments: argparse.Namespace, load: Load, limits: Limits | None) -> 
     from chairlift.lab.runs.bench import Bench
     from chairlift.lab.runs.store import RunStore
     from chairlift.lab.targets.model import ModelTarget
-    from chairlift.lab.targets.named import is_url, target_named
+    from chairlift.lab.targets.named import is_simulated, is_url, target_named
     from chairlift.lab.targets.url import UrlSettings
     from chairlift.text.tokenizer import Tokenizer
 
     given = vars(arguments)
     server = {name: given[name] for name in _SERVER if name in given}
-    parts = (EngineConfig, SchedulerConfig, RunnerSettings)
+    parts = (EngineConfig, SchedulerConfig, RunnerSettings, SimulatorSettings)
     names = {one.name for part in parts for one in fields(part)} - set(_WITHOUT)
     engine = {name: given[name] for name in names if name in given}
-    url = is_url(arguments.target)
-    wrong = engine if url else server
+    url, simulated = is_url(arguments.target), is_simulated(arguments.target)
+    # A simulated device has no tokenizer of its own, and recorded chats are counted with one.
+    wrong = engine if url else server.keys() - ({"tokenizer"} if simulated else set())
     if wrong:
-        what = "a server, which has its own settings" if url else "a model, and no server"
+        what = (
+            "a server, which has its own settings"
+            if url
+            else f"a {'simulation' if simulated else 'model'}, and no server"
+        )
         raise ConfigError(f"{', '.join(map(flag, sorted(wrong)))} cannot be set: {arguments.target} is {what}.")
     folder = server.pop("tokenizer", None)
     tokenizer = None if folder is None else Tokenizer.from_directory(folder)
@@ -247,7 +258,9 @@ def _print_json(result: BenchResult, view: Any) -> None:
 def _print_result(result: BenchResult) -> None:
     from chairlift.cli.figures import client_lines, number, summary_lines
 
-    print(*summary_lines(result.summary), *client_lines(result.client), sep="\n")
+    print(*summary_lines(result.summary), sep="\n")
+    if not result.info.virtual_time:  # no client that could be late
+        print(*client_lines(result.client), sep="\n")
     if (used := result.usage) is not None:
         print(f"device: busy {number(used.busy)} of the time, {number(used.useful)} of its tokens useful")
     if result.stopped:

@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from chairlift import __version__
 from chairlift.core.config import SchedulerConfig
-from chairlift.engine.core import EngineCore, EngineStats
+from chairlift.core.ledger import LedgerReport
+from chairlift.core.state import Counters
+from chairlift.engine.core import EngineCore
 from chairlift.engine.loader import LoadedModel
 from chairlift.records.manifest import Manifest, machine, versions
 from chairlift.records.writer import RunWriter
@@ -78,7 +80,17 @@ def manifest(core: EngineCore, loaded: LoadedModel, load: Mapping[str, Any]) -> 
     )
 
 
-def results(stats: EngineStats) -> dict[str, Any]:
+class Accounts(Protocol):
+    """Whatever has them: an engine's statistics, a simulation's result."""
+
+    @property
+    def ledger(self) -> LedgerReport: ...
+
+    @property
+    def counters(self) -> Counters: ...
+
+
+def results(stats: Accounts) -> dict[str, Any]:
     """Ledger and counters at the end of a run: nanoseconds and counts."""
     ledger = stats.ledger
     return {

@@ -22,7 +22,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple, overload
+from typing import NamedTuple, Self, overload
 
 from chairlift.core.request import Nanoseconds, TokenId
 
@@ -80,6 +80,15 @@ class Chunks(Sequence[Chunk]):
         self.times.append(time)
         self._tokens.append(_UNTOLD if tokens is None else tokens)
         self._sources.append(_SOURCES.index(source))
+
+    @classmethod
+    def of_single_tokens(cls, times: Iterable[Nanoseconds], source: TokenSource) -> Self:
+        """A token at each of these times."""
+        chunks = cls()
+        chunks.times = array("q", times)
+        chunks._tokens = array("q", (1,)) * len(chunks.times)
+        chunks._sources = array("b", (_SOURCES.index(source),)) * len(chunks.times)
+        return chunks
 
     @property
     def tokens(self) -> list[int | None]:

@@ -131,3 +131,15 @@ def _first(path: Path, key: str) -> str:
             return next((line.partition(":")[2].strip() for line in lines if line.startswith(key)), "")
     except OSError:
         return ""
+
+
+def plain(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A table for a manifest: values that JSON has as they are, others as text."""
+    return {
+        key: plain(value)
+        if isinstance(value, Mapping)
+        else value
+        if value is None or isinstance(value, bool | int | float | str | list | tuple)
+        else str(value)
+        for key, value in table.items()
+    }

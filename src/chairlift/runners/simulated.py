@@ -26,6 +26,43 @@ TOKEN: Final[TokenId] = 0
 
 
 @dataclass(frozen=True, slots=True)
+class SimulatorSettings:
+    """How the simulated device is used."""
+
+    gpu_memory_utilization: float = 0.9
+    """Share of the device's memory that may be used; what weights, runtime and activations leave of it becomes KV
+    blocks."""
+
+    kv_cache_memory: int | None = None
+    """Bytes of the KV pool; overrides gpu_memory_utilization."""
+
+    num_kv_blocks: int | None = None
+    """Blocks of the KV pool; overrides kv_cache_memory. Needed where the device model says nothing of memory."""
+
+    block_size: int = 16
+    """Tokens in a KV block."""
+
+    outside_range: Outside = "refuse"
+    """What to do with a step larger than the device model was made for: refuse to go on, or warn."""
+
+    def runner(self, model: DeviceModel, config: SchedulerConfig) -> SimulatedRunner:
+        """A device used so.
+
+        Raises:
+            ConfigError, OutOfDeviceMemory: as SimulatedRunner.of.
+        """
+        return SimulatedRunner.of(
+            model,
+            config,
+            block_size=self.block_size,
+            gpu_memory_utilization=self.gpu_memory_utilization,
+            kv_cache_memory=self.kv_cache_memory,
+            num_kv_blocks=self.num_kv_blocks,
+            outside=self.outside_range,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class RepeatTimes:
     """How long the device works in each repeat of a step. See StepOutcome.times."""
 

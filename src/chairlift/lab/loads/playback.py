@@ -63,6 +63,12 @@ class Playback:
         """Nothing is in flight and nothing will start."""
         return not self._running and not self._unstarted and self._moment() is None
 
+    def exhausted(self, now: Nanoseconds) -> bool:
+        """Whether nothing further will start, whatever ends when."""
+        if self._unstarted:
+            return False
+        return self._next is None or (isinstance(self._next.start, WhenFree) and self._over(now))
+
     def next_due(self) -> Nanoseconds | None:
         """When the next request is due. None: not before one in flight has ended, or never."""
         known = self._due[0][0] if self._due else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import Any
 
 from chairlift import __version__
 from chairlift.core.errors import ConfigError
-from chairlift.engine.recording import results as engine_results
 from chairlift.lab.client.options import RunOptions, Stop
 from chairlift.lab.client.recorder import ClientRecorder
 from chairlift.lab.client.recording import record
@@ -23,18 +22,16 @@ from chairlift.lab.loads.describe import Description, describe
 from chairlift.lab.loads.schedule import Schedule
 from chairlift.lab.runs.provenance import git_state
 from chairlift.lab.runs.store import RunEntry
-from chairlift.lab.targets.base import Target, TargetInfo
-from chairlift.lab.targets.model import ModelTarget
+from chairlift.lab.targets.base import KeepsRecords, Target, TargetInfo
 from chairlift.records.client import CLIENT_SCHEMA_VERSION, ClientVerdict, HealthSample, Observation, RequestTrace
 from chairlift.records.client_rates import Limits
 from chairlift.records.client_summary import Summary, definitions, summarize
-from chairlift.records.manifest import Manifest, machine, versions
+from chairlift.records.manifest import Manifest, machine, plain, versions
 from chairlift.records.reader import Run
 from chairlift.records.usage import USAGE_DEFINITIONS, Usage, usage
-from chairlift.records.writer import RunWriter
 
 ENGINE = "engine"
-"""Folder of the engine's own records, inside the run's."""
+"""Folder of the engine's own records, inside the run's; the simulated engine's, too."""
 _PACKAGES = ("aiohttp", "numpy", "openvino", "pyarrow", "tokenizers", "uvloop")
 
 
@@ -48,7 +45,7 @@ class BenchResult:
     summary: Summary
     client: ClientVerdict
     usage: Usage | None
-    """Of the device, where the target is a model in this process."""
+    """Of the device, where the target keeps its engine's records."""
     stopped: bool
     """It was asked to end early; what was under way is cut."""
 
@@ -107,7 +104,7 @@ class Bench:
             with ClientRecorder(self.folder) as recorder:
                 manifest = self._manifest(info, options, described)
                 manifest.write(self.folder)
-                async with _engine_records(self.target, self.folder / ENGINE, manifest):
+                async with _own_records(self.target, self.folder / ENGINE, manifest):
                     await record(self.target.run(self.schedule, options, stop), recorder, seen)
         finally:
             await self.target.close()
@@ -119,13 +116,13 @@ class Bench:
         verdict = asdict(client) | {"reasons": [one.name for one in client.reasons]}
         results = {"summary": summary.to_json(), "client": verdict, "stopped": stopped}
         used = None
-        if isinstance(self.target, ModelTarget):
+        if isinstance(self.target, KeepsRecords):
             used = usage(Run(self.folder / ENGINE).steps())
             results["usage"] = asdict(used)
         manifest = replace(
             manifest,
             status="complete",
-            clock_zero=manifest.clock_zero if seen.clock_zero is None else seen.clock_zero,
+            clock_zero=manifest.clock_zero if info.virtual_time or seen.clock_zero is None else seen.clock_zero,
             results=results,
         )
         manifest.write(self.folder)
@@ -136,12 +133,12 @@ class Bench:
         return Manifest(
             source="client",
             started=datetime.now(UTC).isoformat(timespec="milliseconds"),
-            clock_zero=time.time(),
+            clock_zero=0.0 if info.virtual_time else time.time(),
             chairlift=__version__,
             client_schema=CLIENT_SCHEMA_VERSION,
             model={"name": info.model},
-            target={**asdict(info), "details": _plain(info.details)},
-            settings={**_plain(self.settings), **asdict(options)},
+            target={**asdict(info), "details": plain(info.details)},
+            settings={**plain(self.settings), **asdict(options)},
             load=LoadRecord.of(self.schedule, described).to_json(),
             machine=machine(),
             versions=versions(_PACKAGES),
@@ -173,35 +170,9 @@ class _Seen:
             self._show(observation)
 
 
-@asynccontextmanager
-async def _engine_records(target: Target, folder: Path, client: Manifest) -> AsyncIterator[None]:
-    """The engine's own records beside the client's, where the target is a model in this process.
-
-    The engine is shut down before they are closed, so that they have its last step.
-    """
-    if not isinstance(target, ModelTarget):
-        yield
-        return
-    engine = target.engine
-    writer = RunWriter(
-        folder,
-        replace(
-            client,
-            source="engine",
-            client_schema=None,
-            clock_zero=time.time() - engine.core.now() / 1e9,
-            settings=_plain(asdict(engine.config)),
-            capacity=asdict(engine.capacity),
-            definitions={},
-        ),
-    )
-    engine.attach(writer)
-    try:
-        yield
-    finally:
-        await target.close()
-        engine.detach(writer)
-        writer.close(results=engine_results(engine.stats()))
+def _own_records(target: Target, folder: Path, client: Manifest) -> AbstractAsyncContextManager[None]:
+    """The engine's records beside the client's, where the target has an engine that it can look into."""
+    return target.records(folder, client) if isinstance(target, KeepsRecords) else nullcontext()
 
 
 def _check_fits(info: TargetInfo, described: Description) -> None:
@@ -211,15 +182,3 @@ def _check_fits(info: TargetInfo, described: Description) -> None:
             f"the load's longest request has {described.longest:,} tokens of prompt and max_tokens together; the "
             f"target takes {limit:,}: shorten prompt, output or max_tokens, or raise its --max-model-len."
         )
-
-
-def _plain(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Values that JSON has; others as text."""
-    return {
-        key: _plain(value)
-        if isinstance(value, Mapping)
-        else value
-        if value is None or isinstance(value, bool | int | float | str | list | tuple)
-        else str(value)
-        for key, value in table.items()
-    }

@@ -7,12 +7,15 @@ as fast as it can make them.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 from chairlift.lab.client.options import RunOptions, Stop
 from chairlift.lab.loads.schedule import Schedule
 from chairlift.records.client import Observation
+from chairlift.records.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +23,9 @@ class TargetInfo:
     """What the target is, for the manifest and for people."""
 
     kind: str
-    """vllm, sglang, tgi, llama.cpp, tensorrt-llm, triton, chairlift, openai (any other server), model."""
+    """vllm, sglang, tgi, llama.cpp, tensorrt-llm, triton, chairlift, openai (any other server), model, simulator."""
     name: str
-    """Its URL, or the model's path."""
+    """Its URL, the model's path, or the device model's name."""
     model: str
     """The model that answers."""
     version: str = ""
@@ -35,6 +38,8 @@ class TargetInfo:
     """What a reader of the results must know, such as: this server cannot be told to ignore the end of sequence."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """Whatever else it said of itself."""
+    virtual_time: bool = False
+    """Its clock is a simulation's, and begins with each run."""
 
 
 class Target(Protocol):
@@ -59,3 +64,19 @@ class Target(Protocol):
 
     async def close(self) -> None:
         """Free what it holds. Closing again does nothing."""
+
+
+@runtime_checkable
+class KeepsRecords(Protocol):
+    """A target whose engine can be looked into: it keeps the engine's own records beside the client's."""
+
+    def records(self, folder: Path, client: Manifest) -> AbstractAsyncContextManager[None]:
+        """Within this, what is run is recorded; at its end the target is closed, so that the last step is in.
+
+        Args:
+            folder: of the engine's records; must not hold others.
+            client: the manifest of the client's run.
+
+        Raises:
+            RecordError: the folder holds records, or cannot be written.
+        """

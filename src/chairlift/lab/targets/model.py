@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
-from dataclasses import replace
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any, Final, Self
 
 from chairlift import __version__
@@ -18,6 +20,7 @@ from chairlift.engine.core import EngineCore, EngineStats
 from chairlift.engine.loader import load_model
 from chairlift.engine.outputs import OutputDelta
 from chairlift.engine.params import SamplingParams
+from chairlift.engine.recording import results
 from chairlift.lab.client.clock import Clock, RunClock
 from chairlift.lab.client.deltas import Delta
 from chairlift.lab.client.driver import Driver
@@ -28,6 +31,8 @@ from chairlift.lab.loads.schedule import Schedule
 from chairlift.lab.targets.base import TargetInfo
 from chairlift.lab.targets.prompting import TokenIdPrompts
 from chairlift.records.client import ErrorClass, Observation, ServerSample
+from chairlift.records.manifest import Manifest, plain
+from chairlift.records.writer import RunWriter
 
 _GREEDY: Final = SamplingParams(temperature=0)
 
@@ -105,6 +110,30 @@ class ModelTarget:
         async with aclosing(Driver(sender, schedule, clock, options, stop).run()) as observations:
             async for observation in observations:
                 yield observation
+
+    @asynccontextmanager
+    async def records(self, folder: Path, client: Manifest) -> AsyncIterator[None]:
+        """See KeepsRecords.records."""
+        engine = self.engine
+        writer = RunWriter(
+            folder,
+            replace(
+                client,
+                source="engine",
+                client_schema=None,
+                clock_zero=time.time() - engine.core.now() / 1e9,
+                settings=plain(asdict(engine.config)),
+                capacity=asdict(engine.capacity),
+                definitions={},
+            ),
+        )
+        engine.attach(writer)
+        try:
+            yield
+        finally:
+            await self.close()
+            engine.detach(writer)
+            writer.close(results=results(engine.stats()))
 
     async def close(self) -> None:
         """Shut the engine down."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from chairlift.lab.targets.base import Target
 from chairlift.lab.targets.model import ModelTarget
+from chairlift.lab.targets.simulated import SIM, SimulatedTarget
 from chairlift.lab.targets.url import UrlSettings, UrlTarget
 from chairlift.text.chat import ChatTemplate
 from chairlift.text.tokenizer import Tokenizer
@@ -17,6 +18,11 @@ def is_url(name: str) -> bool:
     return name.startswith(("http://", "https://"))
 
 
+def is_simulated(name: str) -> bool:
+    """Whether it names a simulated device."""
+    return name.startswith(SIM)
+
+
 def target_named(
     name: str,
     *,
@@ -25,18 +31,20 @@ def target_named(
     template: ChatTemplate | None = None,
     engine: Mapping[str, Any] | None = None,
 ) -> Target:
-    """A server by its URL; anything else is a model, which is loaded.
+    """A server by its URL, a simulated device by `sim:DEVICE`; anything else is a model, which is loaded.
 
     Args:
-        name: the URL or the model.
+        name: the URL, the device or the model.
         server: for a URL: how it is talked to.
         tokenizer: for a URL: see UrlTarget.
         template: for a URL: see UrlTarget.
-        engine: for a model: see ModelTarget.load.
+        engine: for a model or a simulated device: see ModelTarget.load and SimulatedTarget.load.
 
     Raises:
-        ConfigError, ModelError, OutOfDeviceMemory: as UrlTarget and ModelTarget.load.
+        ConfigError, ModelError, OutOfDeviceMemory: as UrlTarget, SimulatedTarget.load and ModelTarget.load.
     """
     if is_url(name):
         return UrlTarget(name, server, tokenizer=tokenizer, template=template)
+    if is_simulated(name):
+        return SimulatedTarget.load(name, engine)
     return ModelTarget.load(name, engine)
