@@ -15,7 +15,9 @@ from tests.engine.tiny import byte_tokenizer
 
 
 def test_the_greeting_has_memory_policy_and_address() -> None:
-    """What a person wants to know: version and file, where the memory goes, how it batches, where to ask."""
+    """What a person wants to know: version and file, where the memory goes, how it batches, where to ask, and what to
+    be warned of: 32 sequences of 2,048 tokens are more than the runner's 64 blocks hold.
+    """
     config, runner, tokenizer = SchedulerConfig(), FakeRunner(), byte_tokenizer()
     loaded = LoadedModel(
         "fake", Path("fake.gguf"), runner, BatchSampler(), tokenizer, None, config, "weights 1 MiB\nKV cache 2 MiB"
@@ -30,7 +32,8 @@ def test_the_greeting_has_memory_policy_and_address() -> None:
     assert said[1:3] == ["weights 1 MiB", "KV cache 2 MiB"]
     assert said[3].startswith("policy continuous")
     assert said[4] == "serving fake at http://127.0.0.1:8000/v1 after 1.2 s; Ctrl-C drains and ends"
-    assert "--chat-template" in said[5]
+    assert said[5].startswith("warning: --max-num-seqs 32 and --max-model-len 2,048 together")
+    assert "--chat-template" in said[6]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ COMMANDS = {
     "serve": "serve a model over HTTP as OpenAI's API does",
     "generate": "answer a file of requests offline, with progress; a second run resumes",
     "bench": "put a load to a server or a model, measure it, keep the run",
+    "memory": "where a device's memory goes for a model, how many sequences fit, how many of them pay",
     "runs": "list the runs that were kept",
     "diff": "two runs side by side: loads, parameters, results",
 }

@@ -8,6 +8,7 @@ import time
 
 from chairlift import __version__
 from chairlift.core.config import SchedulerConfig, flag
+from chairlift.core.extremes import find_extremes
 from chairlift.engine.async_engine import AsyncEngine
 from chairlift.engine.config import EngineConfig
 from chairlift.engine.core import EngineCore
@@ -52,6 +53,9 @@ def greeting(loaded: LoadedModel, service: Service, address: str, seconds: float
         policy_line(loaded.scheduler),
         f"serving {', '.join(service.names)} at {address}/v1 after {seconds:.1f} s; Ctrl-C drains and ends",
     ]
+    extremes = find_extremes(loaded.scheduler, loaded.runner.capacity())
+    if extremes is not None:
+        lines.append(f"warning: {extremes}")
     if loaded.chat_template is None:
         lines.append("the model has no chat template: /v1/completions only, or start with --chat-template FILE")
     return lines

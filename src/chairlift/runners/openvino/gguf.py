@@ -120,6 +120,11 @@ class GgufFile:
             )
         return StoredTensor.view(name, encoding, info.shape, self._bytes[start : start + length])
 
+    @property
+    def tensor_bytes(self) -> int:
+        """Bytes of all tensors, of whatever type: the data section, alignment between tensors included."""
+        return max(0, len(self._map) - self._data_start)
+
     def release_pages(self) -> None:
         """Give the pages read so far back to the system; a later look reads them anew."""
         if hasattr(mmap, "MADV_DONTNEED"):
