@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from array import array
 
-from chairlift.core.batchers.decodes import grow
 from chairlift.core.batchers.formation import forecast, form
+from chairlift.core.batchers.lockstep import Lockstep
 from chairlift.core.batchers.members import Member, Release
 from chairlift.core.batchers.rows import PAD, Rows, advance, end_of
 from chairlift.core.plan import BatchForecast, RowKind, StepEvents, StepOutcome, StepPlan, Wait
@@ -41,6 +41,8 @@ class ClosedBatcher:
         """The members behind the rows of the plan in flight."""
         self._forecast: BatchForecast | None = None
         """Of a batch whose first step has not been committed."""
+        self._lockstep: Lockstep | None = None
+        """The rows of the batch as it decodes; None while it does not, and when a member's state has changed."""
 
     @property
     def prefilling(self) -> bool:
@@ -60,24 +62,26 @@ class ClosedBatcher:
     def plan(self, now: Nanoseconds) -> StepPlan | Wait:
         if not self.members and (wait := self._launch(now)):
             return wait
-        rows = Rows()
-        rows.forecast = self._forecast
-        if self.prefilling:
-            self._in_flight = self._prefill_rows(rows)
-        else:
-            for member in self.members:
-                self._lockstep_row(rows, member)
-            self._in_flight = self.members
-        return rows.plan(self.state, now)
+        if self._lockstep is None:
+            if self.prefilling:
+                rows = Rows()
+                rows.forecast = self._forecast
+                self._in_flight = self._prefill_rows(rows)
+                return rows.plan(self.state, now)
+            self._lockstep = Lockstep(self.members, self._scratch)
+        self._in_flight = self.members
+        return self._lockstep.plan(self.state, now, self._forecast)
 
     def apply(self, plan: StepPlan, outcome: StepOutcome, times: int) -> StepEvents:
         self._forecast = None
         events = Release(self.state)
-        if plan.single_token_rows == len(plan) and not outcome.failures:
-            self._advance_lockstep(plan, outcome, times, events)
+        if self._lockstep is not None and not outcome.failures:
+            over = self._advance_lockstep(self._lockstep, outcome, times, events)
         else:
             self._advance(plan, outcome, events)
-        self._end_if_over(events)
+            over = True
+        if over:
+            self._changed(events)
         return events.done()
 
     def cancel(self, sequence: Sequence) -> StepEvents:
@@ -88,14 +92,14 @@ class ClosedBatcher:
         self.state.free(sequence)
         events = Release(self.state)
         events.leave(sequence, tokens=whole)
-        self._end_if_over(events)
+        self._changed(events)
         return events.done()
 
     def horizon(self) -> int:
-        live = self.running()
-        if self.prefilling or any(s.request.stop_ids for s in live):
+        lockstep = self._lockstep
+        if lockstep is None or lockstep.stoppable:
             return 1
-        return max(1, min((s.last_position - s.computed for s in live), default=1))
+        return max(1, lockstep.steps_left)
 
     def surrender(self) -> tuple[list[Sequence], StepEvents]:
         """The batch dissolves: its running members, with their blocks, and the results that were held back."""
@@ -107,6 +111,7 @@ class ClosedBatcher:
                 self.state.free(sequence)
                 events.leave(sequence)
         self.members = []
+        self._lockstep = None
         return live, events.done()
 
     # launch
@@ -144,35 +149,26 @@ class ClosedBatcher:
         scratch = [member for member in self.members if member.on_scratch]
         computing = [member for member in self.members if member.prefill_left]
         for member in scratch:
-            self._lockstep_row(rows, member)
+            rows.add_single(member.sequence, RowKind.DEAD, 0, PAD, self._scratch)
         chunk = max(1, (self.state.config.max_num_batched_tokens - len(scratch)) // len(computing))
         for member in computing:
             rows.add_prompt(member.sequence, member.position, min(chunk, member.target - member.position), member.known)
         return scratch + computing
 
-    def _lockstep_row(self, rows: Rows, member: Member) -> None:
-        sequence = member.sequence
-        if member.on_scratch:
-            rows.add_single(sequence, RowKind.DEAD, 0, PAD, self._scratch)
-        else:
-            # A dead row's last token was never computed while it mattered: nobody else reads that position, so that a
-            # step which fails half-way cannot spoil what the prefix cache knows.
-            kind = RowKind.DEAD if sequence.phase is Phase.ENDED else RowKind.DECODE
-            rows.add_single(sequence, kind, sequence.computed, sequence.output[-1], sequence.table)
-
     # moving on
 
-    def _advance_lockstep(self, plan: StepPlan, outcome: StepOutcome, times: int, release: Release) -> None:
-        """Every live member got a token, so many times; nobody ends before the last of the steps."""
-        rows = [row for row, kind in enumerate(plan.kinds) if kind is RowKind.DECODE]
-        live = [self._in_flight[row].sequence for row in rows]
-        grow(live, outcome.tokens)
-        for sequence in live:
-            sequence.computed += times
+    def _advance_lockstep(self, lockstep: Lockstep, outcome: StepOutcome, times: int, release: Release) -> bool:
+        """Every live member got a token, so many times; nobody ends before the last of the steps. Returns whether
+        anybody's state has changed.
+        """
+        judged = lockstep.advance(outcome.tokens, times)
         if self.state.config.effective_release == "token":
-            release.steps(live, outcome.tokens, times)
-        for row, sequence in zip(rows, live, strict=True):
+            release.steps(lockstep.live, outcome.tokens, times)
+        if outcome.stops:
+            judged = list(zip(lockstep.live_rows, lockstep.live, strict=True))
+        for row, sequence in judged:
             self._judge(sequence, outcome.stops.get(row), release)
+        return bool(judged)
 
     def _advance(self, plan: StepPlan, outcome: StepOutcome, release: Release) -> None:
         """One step, row by row: prompts, and whatever went wrong."""
@@ -214,9 +210,10 @@ class ClosedBatcher:
         self.state.free(sequence)
         release.leave(sequence)
 
-    def _end_if_over(self, release: Release) -> None:
-        """When the last member has ended, all blocks and all results go."""
-        if self.running():
+    def _changed(self, release: Release) -> None:
+        """Members' states have changed. When the last has ended, all blocks and all results go."""
+        self._lockstep = None
+        if any(member.sequence.phase is not Phase.ENDED for member in self.members):
             return
         for member in self.members:
             self.state.free(member.sequence)
