@@ -5,20 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from chairlift.cli.engine_flags import INNER
-from chairlift.cli.flags import add_flag, add_flags
+from chairlift.cli.flags import add_flag
 from chairlift.cli.main import FOUND, INTERRUPTED, OK
 from chairlift.cli.parser import Parser
-from chairlift.cli.units import DURATION, PATH, TEXT, choice
-from chairlift.core.config import SchedulerConfig, flag
+from chairlift.cli.target_flags import TargetFlags, add_load_flags, add_target_flags, load_of
+from chairlift.cli.units import DURATION, PATH, choice
 from chairlift.core.errors import ConfigError
-from chairlift.engine.config import EngineConfig
-from chairlift.runners.openvino.settings import RunnerSettings
-from chairlift.runners.simulated import SimulatorSettings
 
 if TYPE_CHECKING:
     from chairlift.lab.loads.load import Load
@@ -28,24 +23,12 @@ if TYPE_CHECKING:
     from chairlift.records.client import Observation
     from chairlift.records.client_rates import Limits
 
-_SERVER: Final = {
-    "model": (TEXT, "Which of the server's models. Default: the first."),
-    "api": (choice(("completions", "chat")), "The endpoint; chat puts the server's chat template around prompts."),
-    "kind": (TEXT, "Which server it is, where it cannot be told: vllm, sglang, tgi, llama.cpp, ..."),
-    "api_key": (TEXT, "Sent as a bearer token; it is not kept in the run."),
-    "metrics_url": (TEXT, "Where the server's metrics are. Default: /metrics."),
-    "tokenizer": (PATH, "Hugging Face directory of the model's tokenizer: prompts get exactly the lengths asked for."),
-}
 _LIMITS: Final = {
     "ttft_limit": "Goodput: longest time to first token, from schedule.",
     "itl_limit": "Goodput: longest time between any two tokens of a request.",
     "tpot_limit": "Goodput: longest mean time between a request's tokens.",
     "end_to_end_limit": "Goodput: longest time from schedule to the end of the answer.",
 }
-_WITHOUT: Final = (*INNER, "record")
-"""Runs have their own place, so --record is no flag here."""
-_SHARED: Final = tuple({one.name for one in fields(SimulatorSettings)} & {one.name for one in fields(RunnerSettings)})
-"""Settings that a real and a simulated device both have."""
 
 
 def configure(parser: Parser) -> None:
@@ -53,17 +36,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "target", metavar="TARGET", nargs="?", help="http://HOST:PORT of a server, a model, or sim:DEVICE/MODEL"
     )
-    load = parser.add_argument_group("load")
-    add_flag(load, "load", PATH, "A load's TOML file.")
-    load.add_argument(
-        "--set",
-        dest="pairs",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="KEY=VALUE",
-        help="the load, or changes to its file: arrivals=poisson arrivals.rate=4 prompt=128 output=64 count=100 ...",
-    )
+    load = add_load_flags(parser)
     add_flag(load, "time_limit", DURATION, "Cut everything at this moment.")
     figures = parser.add_argument_group("figures")
     for name, doc in _LIMITS.items():
@@ -72,13 +45,7 @@ def configure(parser: Parser) -> None:
     figures.add_argument("--json", action="store_true", help="print the run's manifest instead of text")
     figures.add_argument("--definitions", action="store_true", help="print what each figure means; needs no target")
     add_flag(figures, "runs", PATH, "The folder that keeps runs.", Path("runs"))
-    server = parser.add_argument_group("server (TARGET is a URL)")
-    for name, (kind, doc) in _SERVER.items():
-        add_flag(server, name, kind, doc)
-    add_flags(parser, EngineConfig, "model (TARGET is a model)", without=_WITHOUT)
-    add_flags(parser, SchedulerConfig, "batching (TARGET is a model or sim:DEVICE)")
-    add_flags(parser, RunnerSettings, "device (TARGET is a model)")
-    add_flags(parser, SimulatorSettings, "simulated device (TARGET is sim:DEVICE/MODEL)", without=_SHARED)
+    add_target_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -108,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     from chairlift.records.tools import as_tool
 
     limits = _limits(arguments)
-    load = _load(arguments)
+    load = load_of(arguments)
     bench = _bench(arguments, load, limits)
     result = uvloop.run(_measure(bench, quiet=arguments.json))
     view = None
@@ -175,28 +142,14 @@ def _bench(arguments: argparse.Namespace, load: Load, limits: Limits | None) -> 
     from chairlift.lab.runs.bench import Bench
     from chairlift.lab.runs.store import RunStore
     from chairlift.lab.targets.model import ModelTarget
-    from chairlift.lab.targets.named import is_simulated, is_url, target_named
+    from chairlift.lab.targets.named import target_named
     from chairlift.lab.targets.url import UrlSettings
-    from chairlift.text.tokenizer import Tokenizer
 
-    given = vars(arguments)
-    server = {name: given[name] for name in _SERVER if name in given}
-    parts = (EngineConfig, SchedulerConfig, RunnerSettings, SimulatorSettings)
-    names = {one.name for part in parts for one in fields(part)} - set(_WITHOUT)
-    engine = {name: given[name] for name in names if name in given}
-    url, simulated = is_url(arguments.target), is_simulated(arguments.target)
-    # A simulated device has no tokenizer of its own, and recorded chats are counted with one.
-    wrong = engine if url else server.keys() - ({"tokenizer"} if simulated else set())
-    if wrong:
-        what = (
-            "a server, which has its own settings"
-            if url
-            else f"a {'simulation' if simulated else 'model'}, and no server"
-        )
-        raise ConfigError(f"{', '.join(map(flag, sorted(wrong)))} cannot be set: {arguments.target} is {what}.")
-    folder = server.pop("tokenizer", None)
-    tokenizer = None if folder is None else Tokenizer.from_directory(folder)
-    target: Target = target_named(arguments.target, server=UrlSettings(**server), tokenizer=tokenizer, engine=engine)
+    about = TargetFlags.of(arguments)
+    tokenizer = about.read_tokenizer()
+    target: Target = target_named(
+        about.target, server=UrlSettings(**about.server), tokenizer=tokenizer, engine=about.engine
+    )
     if isinstance(target, ModelTarget):
         tokenizer = target.engine.tokenizer
     counter = tokenizer
@@ -204,22 +157,11 @@ def _bench(arguments: argparse.Namespace, load: Load, limits: Limits | None) -> 
     return Bench(
         target,
         schedule,
-        RunStore(given.get("runs", Path("runs"))).new(load.name or load.arrivals.KIND),
-        RunOptions(time_limit=given.get("time_limit")),
-        {name: value for name, value in {**server, **engine}.items() if name != "api_key"},
+        RunStore(getattr(arguments, "runs", Path("runs"))).new(load.name or load.arrivals.KIND),
+        RunOptions(time_limit=getattr(arguments, "time_limit", None)),
+        about.for_record(),
         limits,
     )
-
-
-def _load(arguments: argparse.Namespace) -> Load:
-    from chairlift.lab.loads.files import load_from_pairs, read_load
-
-    path: Path | None = getattr(arguments, "load", None)
-    if path is not None:
-        return read_load(path, arguments.pairs)
-    if not arguments.pairs:
-        raise ConfigError("there is no load: give --load FILE, or --set arrivals=poisson arrivals.rate=4 and so on.")
-    return load_from_pairs(arguments.pairs)
 
 
 def _limits(arguments: argparse.Namespace) -> Limits | None:

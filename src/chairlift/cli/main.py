@@ -23,6 +23,7 @@ COMMANDS = {
     "memory": "where a device's memory goes for a model, how many sequences fit, how many of them pay",
     "runs": "list the runs that were kept",
     "diff": "two runs side by side: loads, parameters, results",
+    "compare": "your load under static, dynamic and continuous batching: one table of measured figures",
 }
 """What each command does. Its module, chairlift.cli.NAME, has configure(parser) and run(arguments) -> exit code."""
 

@@ -31,6 +31,7 @@ from chairlift.lab.loads.schedule import Schedule
 from chairlift.lab.runs.bench import Bench, BenchResult
 from chairlift.lab.targets.base import Target
 from chairlift.lab.targets.model import ModelTarget
+from chairlift.lab.targets.simulated import SimulatedTarget
 from chairlift.records.client_rates import Limits
 from chairlift.runners.base import ModelRunner
 from chairlift.runners.openvino.settings import RunnerSettings, StepLimits
@@ -238,20 +239,18 @@ class SimulatedSubject:
     Args:
         name: as the user wrote it, sim:DEVICE.
         settings: of every run, unless a run says otherwise.
-        make: a target for the merged settings.
     """
 
     kind: SubjectKind = "sim"
     settable = True
 
-    def __init__(self, name: str, settings: Settings | None, make: Callable[[str, Settings], Target]) -> None:
+    def __init__(self, name: str, settings: Settings | None = None) -> None:
         self.name = name
         self._given = by_name(settings or {})
-        self._make = make
 
     def config(self, settings: Settings) -> SchedulerConfig:
         """See Subject.config."""
-        return EngineConfig.of(self.name, self._given | by_name(settings)).scheduler
+        return SimulatedTarget.load(self.name, self._given | by_name(settings)).config
 
     def prepare(self, several: Iterable[Settings]) -> None:
         """Nothing is held: only whether the settings can be is looked at."""
@@ -270,7 +269,7 @@ class SimulatedSubject:
     ) -> BenchResult:
         """See Subject.run."""
         merged = self._given | by_name(settings)
-        target = self._make(self.name, merged)
+        target = SimulatedTarget.load(self.name, merged)
         return await Bench(target, schedule, folder, options or RunOptions(), merged, limits).run(stop)
 
     def close(self) -> None:
