@@ -59,6 +59,7 @@ def llm(demo_model_path: Path, sampler: WatchedSampler) -> Iterator[LLM]:
     settings = {"threads": 2, "max_model_len": 512, "num_kv_blocks": 64, "max_num_seqs": 8, "batch_size": 4}
     loaded = load_model(EngineConfig.of(str(demo_model_path), settings))
     loaded.runner._sampler = sampler  # type: ignore[attr-defined]
+    loaded.runner._seeded = sampler.seeded  # type: ignore[attr-defined]
     with LLM(replace(loaded, sampler=sampler)) as ready:
         yield ready
 
@@ -92,18 +93,25 @@ def test_the_same_tokens_under_the_three_policies(llm: LLM, sampler: WatchedSamp
             assert first is None or lead[first] < NEAR_TIE, (policy, first, lead)
 
 
-def test_a_seed_reproduces_an_answer(llm: LLM) -> None:
-    """Equal seeds, equal answers, in a batch and in that batch again; another seed gives another.
+def test_a_seed_reproduces_an_answer_whatever_runs_beside_it(llm: LLM) -> None:
+    """Equal request, equal seed, equal answer: in a batch, alone, and beside others under another policy."""
+    params = [SamplingParams(temperature=1, max_tokens=24, seed=n, ignore_eos=True) for n in range(len(PROMPTS))]
 
-    That company does not matter is tested where logits do not depend on it (test_core): this device's do, by 1e-3.
-    """
+    together = [output.token_ids for output in llm.generate(PROMPTS, params)]
+    alone = [llm.generate([prompt], one)[0].token_ids for prompt, one in zip(PROMPTS, params, strict=True)]
+    llm.engine.switch_policy("static")
+    closed = [output.token_ids for output in llm.generate(PROMPTS, params)]
+    llm.engine.switch_policy("continuous")
+
+    assert alone == together
+    assert closed == together
+
+
+def test_another_seed_gives_another_answer(llm: LLM) -> None:
+    """Three seeds, three texts."""
     params = [SamplingParams(temperature=0.9, top_p=0.95, max_tokens=16, seed=n, ignore_eos=True) for n in range(3)]
 
-    first = [output.text for output in llm.generate([PROMPTS[0]] * 3, params)]
-    again = [output.text for output in llm.generate([PROMPTS[0]] * 3, params)]
-
-    assert first == again
-    assert len(set(first)) == 3
+    assert len({output.text for output in llm.generate([PROMPTS[0]] * 3, params)}) == 3
 
 
 def test_a_real_step_shows_its_work(llm: LLM) -> None:

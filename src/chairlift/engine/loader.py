@@ -71,7 +71,7 @@ def load_model(config: EngineConfig) -> LoadedModel:
         )
     scheduler = config.fitted(checkpoint.architecture.longest_context)
     sampler = BatchSampler()
-    runner = OpenVINORunner(checkpoint, StepLimits.of(scheduler), sampler, config.runner)
+    runner = OpenVINORunner(checkpoint, StepLimits.of(scheduler), sampler, config.runner, sampler.seeded)
     calm_collector()
     return LoadedModel(
         name=path.stem if path.is_file() else _folder_name(config.model, path),

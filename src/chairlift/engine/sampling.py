@@ -68,6 +68,11 @@ class BatchSampler:
         key = self._entropy() if params.seed is None else params.seed % 2**64
         self._sequences[request_id] = SequenceSampling(params, stop_ids, key)
 
+    def seeded(self, request_id: str) -> bool:
+        """Whether it was promised the same answer whatever runs beside it: it draws, and has a seed."""
+        sequence = self._sequences.get(request_id)
+        return sequence is not None and sequence.params.seed is not None and not sequence.params.greedy
+
     def accept(self, request_id: str, token: TokenId) -> None:
         """The token sampled for the request counts: its step was not lost."""
         sequence = self._sequences[request_id]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chairlift.core.plan import RowKind
-from chairlift.runners.openvino.inputs import StepInputs, columns_to_inputs, decodes_to_inputs, step_inputs
+from chairlift.runners.openvino.inputs import StepInputs, accompanied, columns_to_inputs, decodes_to_inputs, step_inputs
 from tests.runners.openvino.helpers import Row, plan_of
 
 
@@ -97,3 +97,34 @@ def test_decodes_alone_have_the_same_arrays_as_any_rows(drawn: list[tuple[int, i
         mine, other = getattr(short, field.name), getattr(general, field.name)
         assert (mine.dtype, mine.shape) == (other.dtype, other.shape)
         assert np.array_equal(mine, other)
+
+
+def test_a_single_token_gets_company_on_the_scratch_block() -> None:
+    """A decode of one row becomes a step of two: the second at position 0 of the scratch block, its logits twice."""
+    inputs = accompanied(step_inputs(plan_of(Row([9], 40, [5, 2], kind=RowKind.DECODE))), scratch_block=77)
+
+    assert inputs.input_ids.tolist() == [9, 9]
+    assert inputs.position_ids.tolist() == [40, 0]
+    assert inputs.past_lens.tolist() == [40, 0]
+    assert inputs.subsequence_begins.tolist() == [0, 1, 2]
+    assert inputs.block_indices.tolist() == [5, 2, 77]
+    assert inputs.block_indices_begins.tolist() == [0, 2, 3]
+    assert inputs.max_context_len.tolist() == 41
+    assert inputs.sampled.tolist() == [0, 0]
+
+
+def test_a_prompt_alone_has_its_logits_computed_twice() -> None:
+    """Its tokens keep each other company; the one row of logits does not have any."""
+    inputs = accompanied(step_inputs(plan_of(Row([1, 2, 3], 0, [0]))), scratch_block=77)
+
+    assert inputs.input_ids.tolist() == [1, 2, 3]
+    assert inputs.block_indices.tolist() == [0]
+    assert inputs.sampled.tolist() == [2, 2]
+
+
+def test_company_has_the_types_of_the_graph() -> None:
+    """Every array keeps its type."""
+    plain = step_inputs(plan_of(Row([9], 40, [5, 2], kind=RowKind.DECODE)))
+    both = accompanied(plain, scratch_block=77)
+
+    assert all(getattr(both, one.name).dtype == getattr(plain, one.name).dtype for one in fields(StepInputs))

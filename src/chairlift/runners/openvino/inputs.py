@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +88,28 @@ def columns_to_inputs(
         block_indices_begins=_table_begins(tables),
         max_context_len=np.array((first + count).max(), np.int32),
         sampled=(begins[1:] - np.array(paddings, np.int64) - 1)[logits_of],
+    )
+
+
+def accompanied(inputs: StepInputs, scratch_block: int) -> StepInputs:
+    """The same step, with nothing in it that is computed alone: products of one row take another kernel than products
+    of two or more, and end in other last bits.
+
+    A single token gets a second one beside it, at position 0 of the scratch block; where the logits of a single token
+    are wanted, they are computed twice. What was wanted still comes first.
+    """
+    if len(inputs.sampled) == 1:
+        inputs = replace(inputs, sampled=np.repeat(inputs.sampled, 2))
+    if len(inputs.input_ids) > 1:
+        return inputs
+    return replace(
+        inputs,
+        input_ids=np.repeat(inputs.input_ids, 2),
+        position_ids=np.append(inputs.position_ids, 0),
+        past_lens=np.append(inputs.past_lens, np.int32(0)),
+        subsequence_begins=np.arange(3, dtype=np.int32),
+        block_indices=np.append(inputs.block_indices, np.int32(scratch_block)),
+        block_indices_begins=np.append(inputs.block_indices_begins, np.int32(len(inputs.block_indices) + 1)),
     )
 
 

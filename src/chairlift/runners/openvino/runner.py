@@ -7,6 +7,7 @@ memory to the KV pool. A model, a setting or a machine that will not do is refus
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter_ns
 
@@ -19,7 +20,7 @@ from chairlift.runners.openvino.checkpoint import Checkpoint
 from chairlift.runners.openvino.compiled import CompiledModel
 from chairlift.runners.openvino.formats import open_checkpoint
 from chairlift.runners.openvino.graph import BLOCK_SIZE
-from chairlift.runners.openvino.inputs import step_inputs
+from chairlift.runners.openvino.inputs import StepInputs, accompanied, step_inputs
 from chairlift.runners.openvino.kvpool import KVPool
 from chairlift.runners.openvino.memory import MemoryReport, allowed_memory, resident_bytes
 from chairlift.runners.openvino.settings import RunnerSettings, StepLimits, allowed_threads
@@ -30,6 +31,10 @@ from chairlift.runners.openvino.startup import (
     size_pool,
     warm_up_and_measure,
 )
+
+
+def _nobody(request_id: str) -> bool:  # noqa: ARG001 - a runner whose requests have no seeds
+    return False
 
 
 class OpenVINORunner(ModelRunner):
@@ -45,6 +50,7 @@ class OpenVINORunner(ModelRunner):
         limits: StepLimits,
         sampler: Sampler,
         settings: RunnerSettings | None = None,
+        seeded: Callable[[str], bool] = _nobody,
     ) -> None:
         """Load the model and take the memory.
 
@@ -53,6 +59,8 @@ class OpenVINORunner(ModelRunner):
             limits: the largest step that will be planned.
             sampler: turns logits into tokens inside execute().
             settings: device settings.
+            seeded: whether a request was promised the same answer whatever runs beside it. A step that it would be
+                alone in is computed as one of two rows, by the kernels that larger batches have.
 
         Raises:
             FileNotFoundError, UnsupportedModel, CorruptModel: as open_checkpoint.
@@ -64,6 +72,7 @@ class OpenVINORunner(ModelRunner):
         checkpoint = open_checkpoint(model) if isinstance(model, Path) else model
         check_context(limits, checkpoint.architecture)
         self._sampler = sampler
+        self._seeded = seeded
         self._shape = checkpoint.shape(settings.kv_element_bytes)
         self._model = CompiledModel(checkpoint, settings.threads or allowed_threads(), settings.kv_cache_dtype)
         gc.collect()  # the graph's nodes hold each other; with them go the constants that the plugin has packed
@@ -103,7 +112,7 @@ class OpenVINORunner(ModelRunner):
 
     def execute(self, plan: StepPlan) -> StepOutcome:
         """Run one step; see ModelRunner. Logits of sampled and dead rows are computed, others' are not."""
-        self._model.set_inputs(step_inputs(plan))
+        self._model.set_inputs(self._inputs(plan))
         begin = perf_counter_ns()
         try:
             self._model.infer()
@@ -116,6 +125,13 @@ class OpenVINORunner(ModelRunner):
         sampled = self._sampler([plan.request_ids[row] for row in rows], self._model.logits()[: len(rows)])
         failures = {rows[index]: message for index, message in sampled.failures.items()}
         return StepOutcome(sampled.tokens, device_time, failures)
+
+    def _inputs(self, plan: StepPlan) -> StepInputs:
+        inputs = step_inputs(plan)
+        alone = len(inputs.input_ids) == 1 or len(inputs.sampled) == 1
+        if alone and any(map(self._seeded, plan.request_ids)):
+            return accompanied(inputs, self._capacity.scratch_block)
+        return inputs
 
     def close(self) -> None:
         """Free the pool and the model."""
