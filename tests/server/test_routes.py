@@ -73,6 +73,17 @@ def test_a_stream_says_the_same_as_a_whole_answer(server: LiveServer) -> None:
     assert last["usage"]["prompt_tokens_details"] == {"cached_tokens": 0}
 
 
+def test_every_chunk_counts_where_that_is_asked_for(server: LiveServer) -> None:
+    """continuous_usage_stats, as vLLM has it: the tokens so far in each chunk, up to the total."""
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    *chunks, last = events(server.complete(prompt="count me", max_tokens=12, stream=True, stream_options=options))
+    counts = [chunk["usage"]["completion_tokens"] for chunk in chunks]
+
+    assert counts == sorted(counts)
+    assert counts[-1] == last["usage"]["completion_tokens"] == 12
+    assert all(chunk["usage"]["prompt_tokens"] == last["usage"]["prompt_tokens"] for chunk in chunks)
+
+
 def test_every_token_is_a_chunk_of_its_own_while_the_client_keeps_up() -> None:
     """A reader that waits for each step gets that step's token, not later ones."""
     with (
@@ -247,8 +258,8 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("/v1/completions", {"stream_options": {}}, "stream_options", "set stream to true"),
     (
         "/v1/completions",
-        {"stream": True, "stream_options": {"continuous_usage_stats": True}},
-        "stream_options.continuous_usage_stats",
+        {"stream": True, "stream_options": {"usage_of_each_token": True}},
+        "stream_options.usage_of_each_token",
         "not supported",
     ),
     ("/v1/completions", {"max_tokens": 5000}, "prompt", "the longest sequence allowed is 512"),

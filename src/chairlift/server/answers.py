@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,20 +69,17 @@ class AnswerFormat(ABC):
         ]
         return {**self._head(self.kind), "choices": choices, "usage": tally.usage()}
 
-    def chunk(self, choice: int, delta: OutputDelta, *, first: bool, with_usage: bool) -> bytes:
+    def chunk(self, choice: int, delta: OutputDelta, *, first: bool, usage: Mapping[str, Any]) -> bytes:
         """One chunk of a stream.
 
         Args:
             choice: which answer it belongs to.
             delta: what came.
             first: whether it is the first of its choice.
-            with_usage: the stream ends with usage, so that each chunk before has a null there.
+            usage: its field `usage`, if it has one.
         """
-        body = {
-            **self._head(self.chunk_kind),
-            "choices": [{"index": choice, **self._delta(delta.text, first=first), **_end(delta)}],
-        }
-        return encode({**body, "usage": None} if with_usage else body)
+        choices = [{"index": choice, **self._delta(delta.text, first=first), **_end(delta)}]
+        return encode({**self._head(self.chunk_kind), "choices": choices, **usage})
 
     def usage_chunk(self, usage: dict[str, Any]) -> bytes:
         """The last chunk of a stream that includes usage: no choices."""

@@ -72,7 +72,7 @@ class Generation:
         outputs = [answers[choice] for choice in range(len(self._streams))]
         return encode(form.whole(outputs, self._choices_per_prompt))
 
-    async def events(self, form: AnswerFormat, *, include_usage: bool) -> AsyncIterator[bytes]:
+    async def events(self, form: AnswerFormat, body: GenerationBody) -> AsyncIterator[bytes]:
         """The answer as server-sent events: chunks, usage if asked for, [DONE]. A failure is an event of its own."""
         begun: set[int] = set()
         tally = Tally(self._choices_per_prompt)
@@ -81,9 +81,10 @@ class Generation:
                 tally.note(choice, delta)
                 if not delta.text and delta.finish_reason is None:
                     continue  # half a character, or what may become a stop string: nothing to show yet
-                yield sse(form.chunk(choice, delta, first=choice not in begun, with_usage=include_usage))
+                usage = {"usage": tally.usage() if body.continuous_usage else None} if body.include_usage else {}
+                yield sse(form.chunk(choice, delta, first=choice not in begun, usage=usage))
                 begun.add(choice)
-            if include_usage:
+            if body.include_usage:
                 yield sse(form.usage_chunk(tally.usage()))
         except ApiError as error:
             yield sse(encode(error.body()))

@@ -89,6 +89,8 @@ class StreamOptions(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow")
 
     include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+    """vLLM's: with include_usage, every chunk has the usage so far, of all choices together."""
     """End with a chunk that has the usage and no choices."""
     include_obfuscation: bool | None = None
     """Ignored: chunks are not padded."""
@@ -142,6 +144,10 @@ class GenerationBody(BaseModel):
     @property
     def include_usage(self) -> bool:
         return self.stream_options is not None and bool(self.stream_options.include_usage)
+
+    @property
+    def continuous_usage(self) -> bool:
+        return self.stream_options is not None and bool(self.stream_options.continuous_usage_stats)
 
     def most_tokens(self) -> int | None:
         """What the answer may have at most; None: what the model and the pool allow."""

@@ -89,7 +89,7 @@ async def _answer(
     generation = Generation.submit(service.engine, prompts, body, form.answer_id)
     headers = {REQUEST_ID: form.answer_id}
     if body.stream:
-        events = generation.events(form, include_usage=body.include_usage)
+        events = generation.events(form, body)
         return EventStream(events, close=generation.close, headers=headers)
     try:
         content = await while_connected(request.receive, generation.whole(form))

@@ -36,7 +36,8 @@ def test_any_server_gets_what_openai_has() -> None:
 
 def test_a_server_that_counts_with_every_chunk_is_asked_to() -> None:
     """By its own field."""
-    assert body("vllm")["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
+    for kind in ("vllm", "chairlift"):
+        assert body(kind)["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
     assert body("llama.cpp")["timings_per_token"] is True
 
 

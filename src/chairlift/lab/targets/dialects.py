@@ -84,6 +84,7 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
         token_ids=True,
         ignore_eos=True,
         priority=True,
+        stream_options={"continuous_usage_stats": True},
     ),
     Dialect(
         "vllm",
