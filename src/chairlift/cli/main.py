@@ -21,9 +21,11 @@ COMMANDS = {
     "generate": "answer a file of requests offline, with progress; a second run resumes",
     "bench": "put a load to a server or a model, measure it, keep the run",
     "memory": "where a device's memory goes for a model, how many sequences fit, how many of them pay",
+    "calibrate": "measure this machine, or fit a measured table, for the simulator",
     "runs": "list the runs that were kept",
     "diff": "two runs side by side: loads, parameters, results",
     "compare": "your load under static, dynamic and continuous batching: one table of measured figures",
+    "study": "a question answered by measuring: baseline, uniform, mixed, burst, myths, sweep, parameters, ladder",
 }
 """What each command does. Its module, chairlift.cli.NAME, has configure(parser) and run(arguments) -> exit code."""
 

@@ -99,6 +99,15 @@ class Study:
         self.say(told(measured))
         return measured
 
+    def config(self, measured: Measured) -> SchedulerConfig | None:
+        """The scheduler's settings of a run; None where the target does not say."""
+        return self.subject.config(measured.settings)
+
+    def own_policy(self) -> str | None:
+        """The policy that the user's settings have; None where the target does not say."""
+        config = self.subject.config(self.settings)
+        return None if config is None else config.policy
+
     def table(
         self, name: str, title: str, columns: Sequence[Column], rows: Iterable[Sequence[Cell]], **chart: str
     ) -> None:

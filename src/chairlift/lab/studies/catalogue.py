@@ -1,0 +1,27 @@
+"""Which studies there are."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from chairlift.lab.studies import experiments
+from chairlift.lab.studies.study import Study
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One study."""
+
+    question: str
+    """What it answers, for --help."""
+    run: Callable[[Study], Awaitable[None]]
+
+
+CATALOGUE: Final[Mapping[str, Entry]] = {
+    "baseline": Entry("one request at a time, ten times: the two figures to compare with", experiments.baseline),
+    "uniform": Entry("the same requests, one, four and eight at a time", experiments.uniform),
+    "mixed": Entry("eight at once, answers 1 to 5: who waits for whom", experiments.mixed),
+    "burst": Entry("fifty at once: queue, memory, and the last of them", experiments.burst),
+}
