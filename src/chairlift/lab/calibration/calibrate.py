@@ -1,0 +1,167 @@
+"""Measures the running machine and makes a device model of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from chairlift import __version__
+from chairlift.core.config import SchedulerConfig
+from chairlift.core.request import Nanoseconds
+from chairlift.core.work import ModelShape
+from chairlift.devices.fit import Fit, fit_host, fit_step, tabulate
+from chairlift.devices.fit_curve import fit_curve
+from chairlift.devices.memory import MemoryModel
+from chairlift.devices.model import DeviceModel, Provenance
+from chairlift.devices.samples import Sample
+from chairlift.devices.valid import ValidRange
+from chairlift.engine.loader import LoadedModel
+from chairlift.lab.calibration.host import measure_host
+from chairlift.lab.calibration.measure import ROUNDS, Measured, measure
+from chairlift.lab.calibration.probes import JITTER, ProbeLimits, probes
+from chairlift.lab.calibration.steps import StepTimer
+from chairlift.records.manifest import machine, versions
+from chairlift.runners.openvino.memory import MemoryReport
+from chairlift.runners.openvino.runner import OpenVINORunner
+
+_LOGIT_BYTES: Final = 4
+_LISTED: Final = 12
+"""Samples whose repeats disagree that are named in a file; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A device model, and all that it was made from."""
+
+    model: DeviceModel
+    form: str
+    """How matrix products are described: formula, table or curve."""
+    fits: dict[str, Fit]
+    """Every form that was tried."""
+    measured: Measured
+    host: tuple[tuple[int, Nanoseconds], ...]
+    """(rows, host time) of steps."""
+
+    @property
+    def fit(self) -> Fit:
+        """The one that was taken."""
+        return self.fits[self.form]
+
+
+async def calibrate(
+    loaded: LoadedModel,
+    *,
+    rounds: int = ROUNDS,
+    seed: int = 0,
+    show: Callable[[int, int], None] | None = None,
+) -> Calibration:
+    """Measure the steps of a loaded model up to the largest that its settings permit, and the host; fit; describe.
+
+    The engine is shut down at the end, and the model with it.
+
+    Args:
+        loaded: the model; nobody else may use it.
+        rounds: repeats of each step.
+        seed: of the order.
+        show: is told how many steps of how many were made.
+
+    Raises:
+        ConfigError: the pool holds none of the steps.
+        StepFailed: the device failed.
+    """
+    config = loaded.scheduler
+    limits = ProbeLimits(config.max_num_batched_tokens, _most_rows(config), config.max_model_len)
+    memory = loaded.runner.memory if isinstance(loaded.runner, OpenVINORunner) else None
+    shape = loaded.runner.shape()
+    timer = StepTimer(loaded.runner, loaded.sampler, limits.rows)
+    measured = measure(timer, probes(limits), rounds=rounds, seed=seed, show=show)
+    counts = sorted({1, 2, limits.rows // 4, limits.rows // 2, limits.rows} - {0})
+    host = await measure_host(loaded, [count for count in counts if count <= config.max_num_seqs])
+    return describe(loaded.name, measured, host, shape=shape, memory=_memory(memory, shape, limits), rounds=rounds)
+
+
+def describe(
+    name: str,
+    measured: Measured,
+    host: Sequence[tuple[int, Nanoseconds]],
+    *,
+    shape: ModelShape | None,
+    memory: MemoryModel | None,
+    rounds: int,
+) -> Calibration:
+    """A device model from what was measured: of the forms, the one that predicts best what it has not seen."""
+    fits = fit_forms(measured.samples)
+    form = min(fits, key=lambda one: fits[one].errors["all"].left_out)
+    fit = fits[form]
+    about = machine()
+    processor = f"{about['processor']}, {about['cpus']} CPUs, {about['memory']}, {about['system']}"
+    notes = [
+        f"{len(measured.samples)} different steps, {rounds} repeats each, by their medians; matrix products as {form}",
+        *fit.outliers,
+        *fit.noisy[:_LISTED],
+    ]
+    if len(fit.noisy) > _LISTED:
+        notes.append(f"{len(fit.noisy) - _LISTED} more steps whose repeats spread.")
+    model = DeviceModel(
+        device="this machine",
+        model=name,
+        tensor_parallel=1,
+        provenance=Provenance(
+            kind="calibrated",
+            machine=processor,
+            date=datetime.now(UTC).date().isoformat(),
+            versions={"chairlift": __version__} | versions(("openvino",)),
+            errors=fit.left_out_errors,
+            notes=tuple(notes),
+        ),
+        step=fit.step,
+        host=fit_host(host),
+        valid=_range(measured.samples),
+        memory=memory,
+        shape=shape,
+    )
+    return Calibration(model, form, fits, measured, tuple(host))
+
+
+def fit_forms(samples: Sequence[Sample]) -> dict[str, Fit]:
+    """The fit with a floor and a line; with a table of medians in their place; with a curve found with the rest.
+
+    Raises:
+        DeviceModelError: too few samples.
+    """
+    formula = fit_step(samples)
+    curve = fit_curve(formula.kept, formula.outliers)
+    table = replace(tabulate(formula, formula.kept), kept=formula.kept, outliers=formula.outliers)
+    return {"formula": formula, "table": table, "curve": curve}
+
+
+def _most_rows(config: SchedulerConfig) -> int:
+    return min(max(config.max_num_seqs, config.batch_size, config.max_batch_size), config.max_num_batched_tokens)
+
+
+def _range(samples: Sequence[Sample]) -> ValidRange:
+    """The largest of everything that was measured; of prompts, with the tokens that some repeats had more."""
+
+    def most(name: str) -> int:
+        return max(int(getattr(sample.shape, name)) for sample in samples)
+
+    return ValidRange(most("tokens") + JITTER, most("rows"), most("longest"), most("context"))
+
+
+def _memory(report: MemoryReport | None, shape: ModelShape | None, limits: ProbeLimits) -> MemoryModel | None:
+    """The runner's own report as a device's memory: logits by their size, the rest of the activations by tokens."""
+    if report is None or shape is None:
+        return None
+    rows = min(limits.rows, limits.tokens)
+    logits = _LOGIT_BYTES * shape.vocab_size
+    return MemoryModel(
+        capacity=report.allowed.total,
+        weights=report.weights_and_runtime,
+        runtime=report.before,
+        unseen=max(0, report.allowed.total - report.allowed.available - report.before),
+        kv_bytes_per_token=report.block_bytes // report.block_size,
+        activation_per_token=max(0, report.activations - rows * logits) // limits.tokens,
+        activation_per_logits=logits,
+    )

@@ -1,0 +1,69 @@
+"""Measures probes in rounds, so that a machine that is slow for a while is slow for all of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from chairlift.core.errors import ConfigError
+from chairlift.core.request import Nanoseconds
+from chairlift.devices.samples import Sample
+from chairlift.lab.calibration.probes import JITTER, jittered
+from chairlift.lab.calibration.steps import Probe, StepTimer
+
+ROUNDS: Final = 2 * JITTER + 1
+"""After so many rounds prompts were on average as long as they are called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was measured, and what was not."""
+
+    samples: tuple[Sample, ...]
+    skipped: tuple[Probe, ...]
+    """The pool does not hold them."""
+
+
+def measure(
+    timer: StepTimer,
+    wanted: Sequence[Probe],
+    *,
+    rounds: int = ROUNDS,
+    seed: int = 0,
+    show: Callable[[int, int], None] | None = None,
+) -> Measured:
+    """Measure every probe once a round, in an order that is drawn anew each time.
+
+    Args:
+        timer: of the runner.
+        wanted: what to measure.
+        rounds: repeats of each; one more goes before them and counts for nothing.
+        seed: of the orders.
+        show: is told how many steps of how many were made.
+
+    Raises:
+        ConfigError: fewer than one round, or the pool holds none of them.
+        StepFailed: the device failed.
+    """
+    if rounds < 1:
+        raise ConfigError(f"--rounds is {rounds}; it must be at least 1.")
+    fitting = [probe for probe in wanted if all(timer.fits(jittered(probe, turn)) for turn in range(rounds))]
+    if not fitting:
+        raise ConfigError("the KV pool holds none of the steps to be measured: raise --num-kv-blocks.")
+    times: dict[Probe, list[Nanoseconds]] = {probe: [] for probe in fitting}
+    draw = random.Random(seed)
+    order, done, total = list(fitting), 0, (rounds + 1) * len(fitting)
+    for turn in range(-1, rounds):
+        draw.shuffle(order)
+        for probe in order:
+            # The round that does not count has sizes that do not come again.
+            time = timer.time(probe if turn < 0 else jittered(probe, turn))
+            done += 1
+            if turn >= 0:
+                times[probe].append(time)
+            if show is not None:
+                show(done, total)
+    samples = tuple(Sample(probe.shape(), tuple(times[probe]), probe.term) for probe in fitting)
+    return Measured(samples, tuple(probe for probe in wanted if probe not in times))
