@@ -150,7 +150,7 @@ class PlaybackSource(Observer):
         return (InputEnd(moment),)
 
     def refused(self, arrival: Arrival, verdict: Refused) -> None:
-        index, now = _index(verdict.request_id), arrival.time
+        index, now = request_index(verdict.request_id), arrival.time
         error = ErrorClass.OVERLOADED if verdict.reason is Reason.QUEUE_FULL else ErrorClass.REJECTED
         self._show(RequestTrace(
             index, now, index in self._warmup, now, sent=now, written=now, error=error, error_message=verdict.message
@@ -158,7 +158,7 @@ class PlaybackSource(Observer):
         self._land(index, now, failed=True)
 
     def ended(self, request_id: str, now: Nanoseconds, *, well: bool) -> None:
-        self._land(_index(request_id), now, failed=not well)
+        self._land(request_index(request_id), now, failed=not well)
 
     def _exhausted(self) -> Nanoseconds | None:
         """When it is known that nothing further will start; None while something may, and once it was said."""
@@ -206,7 +206,7 @@ class PlaybackSource(Observer):
     # what they see
 
     def on_request(self, record: RequestRecord) -> None:
-        index = _index(record.request_id)
+        index = request_index(record.request_id)
         error, message = None, ""
         if record.finish_reason is FinishReason.CANCELLED:
             error = ErrorClass.CUT
@@ -250,5 +250,6 @@ def _chunks(record: RequestRecord) -> Chunks:
     return Chunks([(record.first_token_released, record.output_tokens, TokenSource.RUNNING_COUNT)])
 
 
-def _index(request_id: str) -> int:
+def request_index(request_id: str) -> int:
+    """The number in its schedule of a simulated request."""
     return int(request_id.removeprefix(_PREFIX))
