@@ -22,12 +22,18 @@ COMMANDS = {
     "bench": "put a load to a server or a model, measure it, keep the run",
     "memory": "where a device's memory goes for a model, how many sequences fit, how many of them pay",
     "calibrate": "measure this machine, or fit a measured table, for the simulator",
+    "flags": "settings in the words of vLLM, SGLang, TGI, TensorRT-LLM, Triton, TF Serving or llama.cpp",
     "runs": "list the runs that were kept",
     "diff": "two runs side by side: loads, parameters, results",
+    "report": "pictures of runs or of a study, and one page around them",
     "compare": "your load under static, dynamic and continuous batching: one table of measured figures",
     "study": "a question answered by measuring: baseline, uniform, mixed, burst, myths, sweep, parameters, ladder",
 }
-"""What each command does. Its module, chairlift.cli.NAME, has configure(parser) and run(arguments) -> exit code."""
+"""What each command does. Its module, chairlift.cli.NAME or as _MODULES says, has configure(parser) and run(arguments)
+-> exit code."""
+
+_MODULES = {"flags": "flags_command"}
+"""Commands whose name is another module's."""
 
 OK, FOUND, FAILED, INTERRUPTED = 0, 1, 2, 130
 
@@ -89,7 +95,7 @@ def _dispatch(arguments: list[str]) -> int:
 def _run(name: str, rest: Sequence[str]) -> int:
     from chairlift.cli.parser import Parser
 
-    command = import_module(f"chairlift.cli.{name}")
+    command = import_module(f"chairlift.cli.{_MODULES.get(name, name)}")
     parser = Parser(f"chairlift {name}", COMMANDS[name])
     command.configure(parser)
     if {"-h", "--help"} & set(rest):
