@@ -1,0 +1,272 @@
+"""A report: one page that needs nothing but itself, and its pictures beside it as PNG."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chairlift.core.errors import RecordError
+from chairlift.core.request import Nanoseconds
+from chairlift.lab.report import charts
+from chairlift.lab.report.definitions import definitions
+from chairlift.lab.report.figures import RunFigures, figures
+from chairlift.lab.report.findings import cautions, key_of, lead, listed, wrong
+from chairlift.lab.report.page import Block, Section, page
+from chairlift.lab.report.palette import Theme, in_variables
+from chairlift.lab.report.render import chart_svg, png
+from chairlift.lab.report.series import kv_use, queue
+from chairlift.lab.report.slots import Panel, SlotPicture, caption, slot_picture
+from chairlift.lab.report.sources import RunView, Source
+from chairlift.lab.report.tables import alike_and_unlike, latency_table, ledger_table, study_table, summary_table
+from chairlift.lab.report.window import chosen, closer
+
+PAGE = "report.html"
+_MOST_PANELS = 6
+"""Runs in one picture."""
+_MOST_GROUPS = 3
+"""Loads with pictures of their own."""
+
+
+_SLOTS = (
+    "A row is a slot of the batch, a cell a token. Plain areas are what somebody asked for; patterned ones were "
+    "computed for nothing, and blank ones stood empty."
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a report is made."""
+
+    start: Nanoseconds | None = None
+    """Of the slot pictures' window, since each run's first request was due; None: see `window.chosen`."""
+    stop: Nanoseconds | None = None
+    theme: Theme = "light"
+    """Of the PNGs; the page follows its reader's."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written."""
+
+    page: Path
+    pictures: tuple[Path, ...]
+    lead: tuple[str, ...]
+    cautions: tuple[str, ...]
+    wrong: bool
+    """Whether something is wrong with the runs."""
+    slots: tuple[SlotPicture, ...]
+
+
+def write_report(source: Source, folder: Path, options: Options | None = None) -> Report:
+    """Write report.html and the pictures into a folder, over those of an earlier report.
+
+    Raises:
+        ConfigError: the window is empty, or vl-convert is not installed.
+        RecordError: records are damaged, there are no runs, or the folder cannot be written.
+    """
+    options = options or Options()
+    if not source.runs:
+        raise RecordError(f"{source.name} has no run that can be read: {'; '.join(source.missing) or 'there is none'}.")
+    told = {key_of(view): figures(view) for view in source.runs}
+    draft = _Draft(source, told, options)
+    sections = list(draft.sections())
+    words = tuple(draft.lead())
+    doubts = tuple(cautions(source, told))
+    everything = list(told.values())
+    meaning = definitions(everything, draft.kinds)
+    if source.study is not None:
+        meaning |= source.study.definitions
+    written = page(
+        title=draft.title, kicker=draft.kicker, lead=words, cautions=doubts, sections=sections, definitions=meaning
+    )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / PAGE).write_text(written, encoding="utf-8")
+        paths = []
+        for name, svg in draft.pictures.items():
+            paths.append(folder / f"{name}.png")
+            paths[-1].write_bytes(png(svg, options.theme))
+    except OSError as error:
+        raise RecordError(
+            f"the report cannot be written to {folder}: {error}; name another folder with --out."
+        ) from error
+    return Report(folder / PAGE, tuple(paths), words, doubts, wrong(source), tuple(draft.slots))
+
+
+class _Draft:
+    """A report in the making: collects the pictures as its sections are made."""
+
+    def __init__(self, source: Source, told: Mapping[str, RunFigures], options: Options) -> None:
+        self.source = source
+        self.told = told
+        self.options = options
+        self.pictures: dict[str, str] = {}
+        self.slots: list[SlotPicture] = []
+        self.kinds: set[str] = set()
+        groups = source.groups()
+        if source.study is not None:
+            # Runs of one load beside each other are what a study compares; the rest is in its tables.
+            groups = sorted(groups, key=lambda group: -len({view.policy for view in group}))
+        self.groups = groups[:_MOST_GROUPS]
+
+    @property
+    def title(self) -> str:
+        if self.source.study is not None:
+            return f"Study {self.source.study.name}: {self.source.study.target}"
+        names = list(dict.fromkeys(view.load_name for view in self.source.runs))
+        if len(self.source.runs) == 1:
+            run = self.source.runs[0]
+            return f"{names[0]}, {run.label}" if run.label != run.folder.name else f"Run {run.label}"
+        return f"{', '.join(names[:3])} under {listed([view.label for view in self._first_labels()])}"
+
+    @property
+    def kicker(self) -> str:
+        first = self.source.runs[0].manifest
+        model = first.target.get("model") or first.model.get("name") or ""
+        parts = [str(model), str(first.machine.get("processor") or ""), first.started[:10]]
+        return " · ".join(part for part in parts if part)
+
+    def lead(self) -> Iterator[str]:
+        if self.source.study is not None:
+            yield from self.source.study.sentences or ["The study came to no sentence."]
+            return
+        for group in self.groups:
+            yield lead(group, self._figures(group))
+
+    def sections(self) -> Iterator[Section]:
+        study = self.source.study
+        if study is not None:
+            yield from self._study()
+        for at, group in enumerate(self.groups):
+            several = len(self.groups) > 1
+            name = f"-{at + 1}" if several else ""
+            about = f": {group[0].load_name}" if several else ""
+            yield Section(f"Main figures{about}", blocks=[Block(table=summary_table(self._figures(group)))])
+            drawn = _representatives(group)
+            yield from self._slots(drawn, name, about)
+            yield from self._ledger(drawn, name, about)
+            yield from self._latencies(drawn, name, about)
+            yield from self._timelines(drawn, name, about)
+        yield self._ran()
+
+    # parts
+
+    def _study(self) -> Iterator[Section]:
+        study = self.source.study
+        if study is None:
+            return
+        if study.verdicts:
+            yield Section("Verdicts", verdicts=study.verdicts)
+        blocks = []
+        for table in study.tables:
+            if (spec := charts.study_chart(table)) is not None:
+                blocks.append(self._block(f"table-{table.name}", spec, ""))
+            blocks.append(Block(table=study_table(table)))
+        if blocks:
+            yield Section("What was measured", text=study.notes, blocks=blocks)
+
+    def _slots(self, views: Sequence[RunView], name: str, about: str) -> Iterator[Section]:
+        seen = [view for view in views if view.grid is not None]
+        if not seen:
+            return
+        panels = [_panel(view) for view in seen]
+        length = max(view.length for view in seen)
+        pairs = [(panel.grid, panel.zero) for panel in panels]
+        start, stop = chosen(pairs, length, self.options.start, self.options.stop)
+        picture = slot_picture(panels, start, stop)
+        blocks = [self._drawn(f"slots{name}", picture, caption(picture, length))]
+        if self.options.start is None and self.options.stop is None and (near := closer(pairs, (start, stop))):
+            near_picture = slot_picture(panels, *near)
+            blocks.append(self._drawn(f"slots-close{name}", near_picture, f"Closer. {caption(near_picture, length)}"))
+        yield Section(f"Slots over time{about}", text=[_SLOTS], blocks=blocks)
+
+    def _ledger(self, views: Sequence[RunView], name: str, about: str) -> Iterator[Section]:
+        told = self._figures(views)
+        spec, table = charts.ledger_chart(told), ledger_table(told)
+        if spec is not None and table is not None:
+            self.kinds.add("ledger")
+            blocks = [self._block(f"ledger{name}", spec, ""), Block(table=table)]
+            yield Section(f"Where the time went{about}", blocks=blocks)
+
+    def _latencies(self, views: Sequence[RunView], name: str, about: str) -> Iterator[Section]:
+        told = self._figures(views)
+        blocks = []
+        if (spec := charts.percentile_chart(told)) is not None:
+            blocks.append(self._block(f"percentiles{name}", spec, "The line goes from the median to the maximum."))
+        if (spec := charts.cdf_chart(told)) is not None:
+            blocks.append(self._block(f"cdf{name}", spec, "Share of the values that are no larger."))
+        blocks.append(Block(table=latency_table(told)))
+        seen = "client" if told[0].seen_by == "client" else "engine"
+        yield Section(f"Latencies{about}", text=[f"As the {seen} saw them."], blocks=blocks)
+
+    def _timelines(self, views: Sequence[RunView], name: str, about: str) -> Iterator[Section]:
+        labels = [view.label for view in views]
+        queues, pools = [queue(view) for view in views], [kv_use(view) for view in views]
+        times = [at for line in (*queues, *pools) for at, _ in line.points]
+        length = max([*times, *(view.length / 1e9 for view in views)], default=0.0)
+        blocks = []
+        for word, lines, unit, share in (("queue", queues, "waiting", False), ("kv", pools, "of KV blocks", True)):
+            if (spec := charts.timeline_chart(labels, lines, unit, length, share=share)) is not None:
+                blocks.append(self._block(f"{word}{name}", spec, ""))
+        silent = sorted({line.missing for line in (*queues, *pools) if line.missing})
+        if blocks:
+            self.kinds.add("timelines")
+        yield Section(f"Queue and KV cache{about}", text=[f"Not observable: {one}." for one in silent], blocks=blocks)
+
+    def _ran(self) -> Section:
+        views = self.source.runs[:_MOST_PANELS]
+        same, unlike = alike_and_unlike(views)
+        blocks = [Block(table=one) for one in (unlike, same) if one is not None and one.rows]
+        text = []
+        if len(self.source.runs) > len(views):
+            text = [f"Of the first {len(views)} of {len(self.source.runs)} runs."]
+        return Section("What was run", text=text, blocks=blocks)
+
+    # pictures
+
+    def _drawn(self, name: str, picture: SlotPicture, words: str) -> Block:
+        self.slots.append(picture)
+        self.kinds.add("slots")
+        self.pictures[name] = picture.svg
+        return Block(name=name, svg=in_variables(_own_patterns(picture.svg, name)), caption=words)
+
+    def _block(self, name: str, spec: Mapping[str, Any], words: str) -> Block:
+        svg = chart_svg(spec)
+        self.pictures[name] = svg
+        return Block(name=name, svg=in_variables(_own_patterns(svg, name)), caption=words)
+
+    def _figures(self, views: Sequence[RunView]) -> list[RunFigures]:
+        return [self.told[key_of(view)] for view in views]
+
+    def _first_labels(self) -> Sequence[RunView]:
+        return self.groups[0][:_MOST_PANELS]
+
+
+def _representatives(group: Sequence[RunView]) -> Sequence[RunView]:
+    """Runs that a picture shows: all, or where there are too many the first under each policy."""
+    if len(group) <= _MOST_PANELS:
+        return group
+    first: dict[str | None, RunView] = {}
+    for view in group:
+        first.setdefault(view.policy, view)
+    return list(first.values()) if len(first) > 1 else group[:_MOST_PANELS]
+
+
+def _panel(view: RunView) -> Panel:
+    grid = view.grid
+    if grid is None:
+        raise RecordError(f"{view.folder} has no records of its slots.")
+    settings = view.engine.manifest.settings if view.engine is not None else {}
+    name = {"static": "batch_size", "dynamic": "max_batch_size"}.get(view.policy or "", "max_num_seqs")
+    told = {
+        one.request_id: f"prompt {one.prompt_tokens:,}, output {one.output_tokens:,} tokens, {one.finish_reason}"
+        for one in view.requests
+    }
+    return Panel(view.label, grid, view.zero, view.zero + view.length, settings.get(name), told)
+
+
+def _own_patterns(svg: str, name: str) -> str:
+    """Pictures of one page must not share ids."""
+    return svg.replace('id="p-', f'id="{name}-p-').replace("url(#p-", f"url(#{name}-p-")
