@@ -43,7 +43,8 @@ def test_only_settings_that_there_are(name: str) -> None:
     """Each with a reason and a source; policies are policies."""
     framework = frameworks()[name]
     known = set().union(*(everything(policy) for policy in get_args(PolicyName)))
-    for one in (*framework.flags, *framework.lacks):
+    entries: list[Entry | Lack] = [*framework.flags, *framework.lacks]
+    for one in entries:
         assert one.setting in known
         assert one.source.startswith(("https://", "docs/"))
     for flag in framework.flags:

@@ -1,4 +1,6 @@
-import yaml
+from typing import Any
+
+import pytest
 
 from chairlift.advisor.flags.flags import flags_for
 from chairlift.advisor.flags.render import arguments, command_line, config_file, report_lines, sources
@@ -21,6 +23,7 @@ def test_a_command_line_can_be_pasted() -> None:
 
 def test_yaml_is_nested_by_the_dots() -> None:
     """As PyYAML reads it back; the command names the file."""
+    yaml: Any = pytest.importorskip("yaml")
     said = flags_for("tensorrt-llm", CONFIG, MemorySettings(num_kv_blocks=100, block_size=32))
 
     assert yaml.safe_load(config_file(said)) == {

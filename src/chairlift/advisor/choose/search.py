@@ -125,7 +125,9 @@ def _sizes(problem: Problem, load: Rounds) -> list[int]:
     return [*(size for size in SIZES if size < most), *([most] if most <= SIZES[-1] else [])]
 
 
-def _beside(policy: PolicyName, settings: Mapping[str, Any], problem: Problem, load: Rounds) -> Iterator[dict[str, Any]]:
+def _beside(
+    policy: PolicyName, settings: Mapping[str, Any], problem: Problem, load: Rounds
+) -> Iterator[dict[str, Any]]:
     """What is tried at a policy's best size."""
     if policy == "dynamic" and not load.offline:
         yield from ({**settings, "max_queue_delay": delay} for delay in DELAYS if delay)

@@ -67,7 +67,7 @@ def report_lines(said: FrameworkFlags) -> Iterator[str]:
 
 def sources(said: FrameworkFlags) -> list[str]:
     """Where it is written, each once."""
-    return sorted({one.source for one in (*said.flags, *said.unexpressed)})
+    return sorted({one.source for one in said.flags} | {one.source for one in said.unexpressed})
 
 
 def _tree(flags: Iterable[Flag]) -> Tree:
