@@ -151,6 +151,11 @@ class Measured:
         return engine_figures(folder, self.result.entry.manifest.results) if (folder / MANIFEST).is_file() else None
 
     @property
+    def load(self) -> Mapping[str, Any]:
+        """As its manifest keeps it, with its description."""
+        return self.result.entry.manifest.load
+
+    @property
     def answered(self) -> int:
         return self.result.summary.answered
 

@@ -160,6 +160,11 @@ class ModelSubject:
         return _with_scheduler_time(result, scheduler_time(journal, config, runner.capacity()))
 
     @property
+    def given(self) -> dict[str, Any]:
+        """The settings of every run."""
+        return dict(self._given)
+
+    @property
     def loaded(self) -> LoadedModel:
         """The model, loaded now if it was not."""
         return self._provide([self._engine_config({})]).model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from chairlift.core.errors import ConfigError
 from chairlift.lab.client.options import RunOptions, Stop
 from chairlift.lab.loads.arrivals import ClosedLoop
 from chairlift.lab.loads.files import load_from_pairs
+from chairlift.lab.loads.load import Load
 from chairlift.lab.loads.schedule import Schedule
 from chairlift.lab.measured import DEFINITIONS, Measured
 from chairlift.lab.studies.folder import Cell, Column, StudyFolder, StudyRun, Verdict, new_record, table
@@ -143,6 +145,28 @@ class Study:
             self.note(f"{measured.label}: {measured.failed} of {result.summary.scheduled} requests failed ({errors}).")
         if result.summary.refused:
             self.note(f"{measured.label}: {len(result.summary.refused)} traces cannot be and are in no figure.")
+
+
+async def take_turns(
+    study: Study, load: Load, contenders: Mapping[str, Settings], rounds: int
+) -> dict[str, list[Measured]]:
+    """A load under several settings, round after round, each round drawn anew (seed + round) and the order turned
+    round from one to the next.
+
+    Returns:
+        By label, a run for each round: values at one place make a pair.
+
+    Raises:
+        ConfigError, Interrupted: as Study.run.
+    """
+    study.subject.prepare([{**study.settings, **settings} for settings in contenders.values()])
+    runs: dict[str, list[Measured]] = {label: [] for label in contenders}
+    for number in range(rounds):
+        schedule = Schedule(replace(load, seed=load.seed + number))
+        for label in list(contenders)[:: 1 if number % 2 == 0 else -1]:
+            name = f"{label}, round {number + 1}" if rounds > 1 else label
+            runs[label].append(await study.run(name, schedule, contenders[label]))
+    return runs
 
 
 def check_fills(schedule: Schedule, config: SchedulerConfig) -> None:

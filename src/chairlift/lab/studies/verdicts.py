@@ -180,26 +180,21 @@ def binding_constraint(
     if engine.preemptions or engine.kv_peak >= _FULL * engine.kv_blocks:
         held = f"{engine.kv_peak:,} of {engine.kv_blocks:,} KV blocks held"
         return f"memory binds: {held}, {engine.preemptions} preemptions"
-    if engine.waiting_peak and engine.running_peak >= config.max_rows and engine.waiting_mean >= 1:
+    window = run.result.summary.window
+    if window is not None and window.peak > config.max_rows and engine.running_peak >= config.max_rows:
         most = f"{engine.running_peak} ran at once, the most that is allowed"
         return f"a setting binds: {most}, and {number(engine.waiting_mean)} waited on average"
-    if (
-        before is not None
-        and (share := elasticity(before[0], run, before[1], before[2])) is not None
-        and share > _RISING
-    ):
-        return (
-            f"nothing binds yet: from {before[1]} to {before[2]} users output rose "
-            f"{number((run.tokens_per_second or 0) / (before[0].tokens_per_second or 1))} times"
-        )
+    if before is not None:
+        fewer, few, many = before
+        low, high = fewer.tokens_per_second, run.tokens_per_second
+        if low and high and elasticity(low, high, few, many) > _RISING:
+            return f"nothing binds yet: from {few} to {many} users output rose {number(high / low)} times"
     rows = f"with {engine.rows_mean:.1f} rows a step"
     return f"the device binds: it was busy for {percent(engine.busy)} of the time {rows}"
 
 
-def elasticity(few: Measured, many: Measured, fewer: int, more: int) -> float | None:
+def elasticity(low: float, high: float, few: int, many: int) -> float:
     """How much of a rise in users is a rise in output: log of the outputs' ratio over log of the users'. 1: all of it;
     0: none.
     """
-    if not few.tokens_per_second or not many.tokens_per_second:
-        return None
-    return math.log(many.tokens_per_second / few.tokens_per_second) / math.log(more / fewer)
+    return math.log(high / low) / math.log(many / few)
