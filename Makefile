@@ -11,10 +11,10 @@ WORKERS ?= 2
 FUZZ_SECONDS ?= 600
 MODEL ?= .models/SmolLM2-135M-Instruct.Q4_1.gguf
 # Modules that begin with an underscore are shared by the others; peers need `make setup-peers`.
-BENCH ?= $(filter-out _% peers,$(basename $(notdir $(wildcard benchmarks/*.py))))
+BENCH ?= $(filter-out _% peers validate_simulator,$(basename $(notdir $(wildcard benchmarks/*.py))))
 ARGS ?=
 
-.PHONY: help setup model run serve test lint format types contracts unit fuzz bench setup-peers bench-peers lock clean
+.PHONY: help setup model run serve test lint format types contracts unit fuzz bench validate-simulator setup-peers bench-peers lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ fuzz: setup ## Property tests with fresh random seeds for ten minutes (FUZZ_SECO
 
 bench: model ## Benchmarks (BENCH='scheduler …' chooses)
 	@for name in $(BENCH); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name $(ARGS); done
+
+validate-simulator: model ## Calibrate this machine, and put twelve loads to model and simulator (20 minutes)
+	@$(BIN)/python -m benchmarks.validate_simulator $(ARGS)
 
 setup-peers: model ## OpenVINO GenAI and the demo model in f32, for bench-peers (1.5 GB to keep, several GB to fetch)
 	@scripts/setup_peers.sh

@@ -21,6 +21,7 @@ COMMANDS = {
     "generate": "answer a file of requests offline, with progress; a second run resumes",
     "bench": "put a load to a server or a model, measure it, keep the run",
     "memory": "where a device's memory goes for a model, how many sequences fit, how many of them pay",
+    "simulate": "a load on a simulated device under each policy, or over any setting, in seconds",
     "calibrate": "measure this machine, or fit a measured table, for the simulator",
     "flags": "settings in the words of vLLM, SGLang, TGI, TensorRT-LLM, Triton, TF Serving or llama.cpp",
     "runs": "list the runs that were kept",

@@ -1,0 +1,248 @@
+"""How far the simulator is off: calibrates this machine, then puts twelve held-out loads to the model and to the
+simulator, three times each, and writes docs/simulator-accuracy.md's tables.
+
+    make validate-simulator
+    python -m benchmarks.validate_simulator --trace AzureLLMInferenceTrace_conv.csv --device this-machine.toml
+
+The repeats go round over all cells, so that a machine that is slower for a while is slower for all; each round draws
+its loads anew. The simulation of a round gets that round's loads. Nothing is fitted to these loads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from benchmarks._cells import CELLS, COMMON, FIGURES, Cell, Compared, aim, compare, figures
+from chairlift.devices.file import load_device_model, save_device_model
+from chairlift.devices.model import DeviceModel
+from chairlift.engine.config import EngineConfig
+from chairlift.engine.loader import load_model
+from chairlift.lab.calibration.calibrate import calibrate
+from chairlift.lab.loads.files import load_from_pairs
+from chairlift.lab.loads.load import Load
+from chairlift.lab.loads.schedule import Schedule
+from chairlift.lab.loads.traces import read_trace
+from chairlift.lab.runs.bench import BenchResult
+from chairlift.lab.subjects import ModelSubject, SimulatedSubject, Subject
+from chairlift.records.manifest import machine, versions
+from chairlift.records.reader import Run
+
+logger = logging.getLogger("validate")
+ROOT = Path(__file__).parents[1]
+MODEL = ROOT / ".models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+PAGE = ROOT / "docs" / "simulator-accuracy.md"
+BEGIN, END = "<!-- measured: written by benchmarks/validate_simulator.py -->\n", "<!-- end of measured -->\n"
+EXCERPT = {"requests": 22, "prompt": 400, "output": 160, "slower": 2.5}
+"""Of a trace: so many requests in a row of those that are no longer than this, so many times slower."""
+BLOCK_SIZE = 32
+ROWS, CONTEXT, TOKENS = 16, 1024, 640
+
+
+def main() -> int:
+    """Calibrate unless there is a device model, run, write the page. 1 when an aim was missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, default=MODEL)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--trace", type=Path, help="a trace for the last cell, such as the Azure conversation trace")
+    parser.add_argument("--device", type=Path, help="a device model of this machine; without it one is measured")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=7, help="of the calibration")
+    parser.add_argument("--only", nargs="*", help="cells whose names contain one of these words")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "validation")
+    parser.add_argument("--no-page", action="store_true", help="leave docs/simulator-accuracy.md as it is")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    began = time.monotonic()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    device = arguments.device or _calibrate(arguments)
+    result = uvloop.run(_validate(arguments, device))
+    result |= {"minutes": (time.monotonic() - began) / 60, "machine": machine(), "versions": versions(("openvino",))}
+    (arguments.out / "validation.json").write_text(json.dumps(result, indent=1), "utf-8")
+    text = "\n".join(report(result, load_device_model(device)))
+    print(text)
+    if not arguments.no_page:
+        head, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
+        PAGE.write_text(head + BEGIN + text + "\n" + END + rest.partition(END)[2], "utf-8")
+    return int(any(not one["met"] for cell in result["cells"] for one in cell["figures"].values()))
+
+
+def _calibrate(arguments: argparse.Namespace) -> Path:
+    settings = {"max_num_seqs": ROWS, "max_model_len": CONTEXT, "max_num_batched_tokens": TOKENS}
+    loaded = load_model(EngineConfig.of(str(arguments.model), settings | {"threads": arguments.threads}))
+    found = asyncio.run(calibrate(loaded, rounds=arguments.rounds))
+    path: Path = arguments.out / "this-machine.toml"
+    save_device_model(found.model, path)
+    samples = [{"term": one.term, "step": one.name, "times": one.times} for one in found.measured.samples]
+    (arguments.out / "samples.json").write_text(json.dumps({"samples": samples, "host": found.host}), "utf-8")
+    logger.info("calibrated: %s, left-out errors %s", found.form, found.model.provenance.errors)
+    return path
+
+
+async def _validate(arguments: argparse.Namespace, device: Path) -> dict[str, Any]:
+    cells = [cell for cell in CELLS if (cell.load or arguments.trace) and _wanted(cell, arguments.only)]
+    real = ModelSubject(str(arguments.model), {**COMMON, "threads": arguments.threads})
+    simulated = SimulatedSubject(f"sim:{device}", {**COMMON, "block_size": BLOCK_SIZE, "outside_range": "warn"})
+    real.prepare([cell.settings for cell in cells])
+    await _warm_up(real, arguments)
+    runs: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {cell.name: [] for cell in cells}
+    for repeat in range(arguments.repeats):
+        for cell in cells:
+            load = _load(cell, arguments.trace, repeat)
+            pair = [await _run(subject, load, cell.settings) for subject in (real, simulated)]
+            runs[cell.name].append((pair[0], pair[1]))
+            logger.info("%s, repeat %d: %s", cell.name, repeat + 1, _line(*pair))
+    real.close()
+    return {"cells": [_cell(cell, runs[cell.name]) for cell in cells], "repeats": arguments.repeats}
+
+
+def _wanted(cell: Cell, only: Sequence[str] | None) -> bool:
+    return not only or any(word in cell.name for word in only)
+
+
+def _load(cell: Cell, trace: Path | None, repeat: int) -> Load:
+    if cell.load or trace is None:
+        return replace(load_from_pairs(cell.load.split()), seed=101 + repeat)
+    whole = read_trace(trace, "auto")
+    rows = zip(whole.times, whole.prompt_tokens, whole.output_tokens, strict=True)
+    short = [row for row in rows if row[1] <= EXCERPT["prompt"] and row[2] <= EXCERPT["output"]]
+    first = 1000 * repeat % max(1, len(short) - int(EXCERPT["requests"]))
+    chosen = short[first : first + int(EXCERPT["requests"])]
+    path = Path(tempfile.gettempdir()) / f"chairlift-excerpt-{repeat}.csv"
+    lines = [f"{(at - chosen[0][0]) / 1e9 * EXCERPT['slower']:.6f},{prompt},{output}" for at, prompt, output in chosen]
+    path.write_text("\n".join(["time_s,prompt_tokens,output_tokens", *lines]) + "\n", "utf-8")
+    return load_from_pairs(["arrivals=trace", f"arrivals.file={path}"])
+
+
+async def _warm_up(real: Subject, arguments: argparse.Namespace) -> None:
+    """Not counted: the first steps of a process are slower."""
+    await _run(real, _load(CELLS[0], arguments.trace, 99), {})
+
+
+async def _run(subject: Subject, load: Load, settings: Mapping[str, Any]) -> dict[str, Any]:
+    folder = Path(tempfile.mkdtemp(prefix="chairlift-validate-"))
+    try:
+        result = await subject.run(Schedule(load), settings, folder / "run")
+        return {"figures": figures(result.summary), **_counts(result, folder / "run" / "engine")}
+    finally:
+        shutil.rmtree(folder)
+
+
+def _counts(result: BenchResult, engine: Path) -> dict[str, Any]:
+    records = Run(engine)
+    requests, steps = records.requests(), records.steps()
+    return {
+        "answered": result.summary.answered,
+        "scheduled": result.summary.scheduled,
+        "preemptions": sum(one.preemptions for one in requests),
+        "steps": sum(one.repeats for one in steps),
+        "device_seconds": sum(one.device_time for one in steps) / 1e9,
+        "tokens": sum(one.prefill + one.decode + one.recompute + one.padding + one.dead for one in steps),
+    }
+
+
+def _line(real: Mapping[str, Any], simulated: Mapping[str, Any]) -> str:
+    parts = []
+    for name in FIGURES:
+        ours, theirs = simulated["figures"][name], real["figures"][name]
+        parts.append(f"{name} {ours / theirs - 1:+.1%}" if ours and theirs else f"{name} -")
+    return ", ".join(parts) + f", preemptions {real['preemptions']} / {simulated['preemptions']}"
+
+
+def _cell(cell: Cell, pairs: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, Any]:
+    compared = compare([real["figures"] for real, _ in pairs], [ours["figures"] for _, ours in pairs])
+    return {
+        "name": cell.name,
+        "load": cell.load,
+        "settings": dict(cell.settings),
+        "figures": {name: _figure(name, one) for name, one in compared.items()},
+        "real": [real for real, _ in pairs],
+        "simulated": [ours for _, ours in pairs],
+    }
+
+
+def _figure(name: str, one: Compared) -> dict[str, Any]:
+    return asdict(one) | {"error": one.error, "spread": one.spread, "met": one.met(aim(name))}
+
+
+# the page
+
+
+def report(result: Mapping[str, Any], device: DeviceModel) -> Iterator[str]:
+    """The measured part of the page, as Markdown."""
+    about, source = result["machine"], device.provenance
+    yield (
+        f"{source.date}, {about['processor']}, {about['cpus']} CPUs, {about['system']}, "
+        f"OpenVINO {result['versions'].get('openvino', '-')}; {device.model}; the whole took "
+        f"{result['minutes']:.0f} minutes. Left-out errors of a step's time: "
+        + ", ".join(f"{term} {share:.1%}" for term, share in source.errors.items())
+        + "."
+    )
+    yield ""
+    yield "| cell | " + " | ".join(FIGURES) + " | preemptions |"
+    yield "|---|" + "---|" * (len(FIGURES) + 1)
+    for cell in result["cells"]:
+        figures_of = cell["figures"]
+        cells = (_shown(figures_of.get(name)) for name in FIGURES)
+        yield f"| {cell['name']} | {' | '.join(cells)} | {_preemptions(cell)} |"
+    yield ""
+    yield from _totals(result["cells"])
+    yield ""
+    yield "What was measured, means over the repeats (real / simulated; times in seconds):"
+    yield ""
+    yield "| cell | answered | tokens/s | TTFT p50 | TTFT p99 | TBT p50 | TBT p99 | E2E p50 | E2E p99 |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    for cell in result["cells"]:
+        chosen = ("tokens/s", "TTFT p50", "TTFT p99", "TBT p50", "TBT p99", "E2E p50", "E2E p99")
+        cells = (_both(cell["figures"].get(name)) for name in chosen)
+        answered = sum(one["answered"] for one in cell["real"])
+        yield f"| {cell['name']} | {answered} | {' | '.join(cells)} |"
+
+
+def _totals(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    every = [(name, one) for cell in cells for name, one in cell["figures"].items()]
+    for title, names in (
+        ("medians and throughput, aim 5%", [name for name in FIGURES if name.endswith(("p50", "/s"))]),
+        ("90th percentiles, aim 5%", [name for name in FIGURES if name.endswith("p90")]),
+        ("99th percentiles, aim 10%", [name for name in FIGURES if name.endswith("p99")]),
+    ):
+        errors = sorted(abs(one["error"]) for name, one in every if name in names)
+        met = sum(one["met"] for name, one in every if name in names)
+        if errors:
+            middle = errors[len(errors) // 2]
+            size = f"absolute error {middle:.1%} by the median, {errors[-1]:.1%} at worst"
+            yield f"- {title}: {met} of {len(errors)} held; {size}."
+
+
+def _shown(one: Mapping[str, Any] | None) -> str:
+    if one is None:
+        return "n.o."
+    text = f"{one['error']:+.0%} ±{one['spread']:.0%}"
+    return text if one["met"] else f"**{text}**"
+
+
+def _both(one: Mapping[str, Any] | None) -> str:
+    if one is None:
+        return "n.o."
+    real, simulated = (sum(one[name]) / len(one[name]) for name in ("real", "simulated"))
+    return f"{real:.3g} / {simulated:.3g}"
+
+
+def _preemptions(cell: Mapping[str, Any]) -> str:
+    real, simulated = ([one["preemptions"] for one in cell[name]] for name in ("real", "simulated"))
+    return f"{', '.join(map(str, real))} / {', '.join(map(str, simulated))}" if any(real + simulated) else "0"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
