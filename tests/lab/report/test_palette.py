@@ -3,6 +3,7 @@ from typing import get_args
 
 import pytest
 
+from chairlift.lab.report.charts import CATEGORIES
 from chairlift.lab.report.palette import (
     COLOURS,
     KINDS,
@@ -38,10 +39,10 @@ def test_kinds_are_told_apart_in_grey(theme: Theme) -> None:
 
 @pytest.mark.parametrize("theme", THEMES)
 def test_categories_of_time_are_told_apart_in_grey(theme: Theme) -> None:
-    """Those besides the kinds of token among each other, too."""
-    tones = [lightness(colour(name, theme)) for name in ("switching", "host", "held", "idle")]
-
-    assert min(abs(one - other) for one, other in combinations(tones, 2)) >= LEAST_STEP
+    """Any two, whichever lie side by side: by lightness, or one by a pattern that the other has not."""
+    for one, other in combinations(CATEGORIES, 2):
+        apart = abs(lightness(colour(one, theme)) - lightness(colour(other, theme))) >= LEAST_STEP
+        assert apart or PATTERNS.get(one) != PATTERNS.get(other), (one, other)
 
 
 @pytest.mark.parametrize("theme", THEMES)

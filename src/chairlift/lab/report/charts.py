@@ -37,14 +37,14 @@ CATEGORIES: Final[Mapping[str, str]] = {
     "idle": "idle",
 }
 """The ledger's categories in the order in which a bar has them, with their names in pictures."""
-_LIGHT: Final = frozenset({"padding", "dead", "held", "idle"})
+_LIGHT: Final = frozenset({"padding", "dead", "switching", "held", "idle"})
 """Areas that take dark words."""
 _SHAPES: Final[Mapping[str, str]] = {
     "p50": "circle",
     "p90": "triangle-up",
     "p99": "diamond",
     "p99.9": "square",
-    "max": "M-0.13,-0.7H0.13V0.7H-0.13Z",
+    "max": "M-0.3,-0.9H0.3V0.9H-0.3Z",
 }
 
 

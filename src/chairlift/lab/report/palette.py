@@ -1,9 +1,9 @@
 """Colours that are told apart by their lightness alone, in print, in grey and by every eye.
 
-The five kinds of token, and what takes time besides, have a lightness of their own (CIE L*, 0 to 100), and what lies
-side by side differs by at least `LEAST_STEP`. What is waste also has a pattern: dots for padding, strokes for dead
-rows, a net for what was paid again. On a dark page the order is turned round: what is useful stands out from the page,
-waste is near it.
+The five kinds of token have a lightness of their own (CIE L*, 0 to 100): any two differ by at least `LEAST_STEP`. What
+is waste also has a pattern: dots for padding, strokes for dead rows, a net for what was paid again. What takes time
+besides differs from every other in lightness or in pattern. On a dark page the order is turned round: what is useful
+stands out from the page, waste is near it.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _KIND_COLOURS: Final[Mapping[str, tuple[str, str]]] = {
     "padding": ("#ebcb8f", "#62502a"),
 }
 _TIME_COLOURS: Final[Mapping[str, tuple[str, str]]] = {
-    "switching": ("#55524b", "#b9b6ae"),
-    "host": ("#7e8782", "#89918c"),
+    "switching": ("#a39d8f", "#807a6d"),
+    "host": ("#5d6560", "#676e6a"),
     "held": ("#b4bab6", "#545b57"),
     "idle": ("#e4e8e5", "#2d3230"),
 }
@@ -67,6 +67,7 @@ PATTERNS: Final[Mapping[str, str]] = {
     "padding": '<circle cx="1.5" cy="1.5" r="0.85" fill="{ink}" fill-opacity="0.55"/>'
     '<circle cx="4.5" cy="4.5" r="0.85" fill="{ink}" fill-opacity="0.55"/>',
     "recompute": '<path d="M0,3H6M3,0V6" stroke="{paper}" stroke-width="0.8" stroke-opacity="0.8"/>',
+    "switching": '<path d="M0,1.5H6M0,4.5H6" stroke="{ink}" stroke-width="0.6" stroke-opacity="0.6"/>',
     "held": '<path d="M1.5,0V6M4.5,0V6" stroke="{ink}" stroke-width="0.5" stroke-opacity="0.5"/>',
 }
 """What is drawn over a kind's colour, in a square of 6; colours by their names."""

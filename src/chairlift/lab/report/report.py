@@ -19,7 +19,7 @@ from chairlift.lab.report.render import chart_svg, png
 from chairlift.lab.report.series import kv_use, queue
 from chairlift.lab.report.slots import Panel, SlotPicture, caption, slot_picture
 from chairlift.lab.report.sources import RunView, Source
-from chairlift.lab.report.tables import alike_and_unlike, latency_table, ledger_table, study_table, summary_table
+from chairlift.lab.report.tables import latency_table, ledger_table, study_table, summary_table, what_was_run
 from chairlift.lab.report.window import chosen, closer
 
 PAGE = "report.html"
@@ -217,8 +217,7 @@ class _Draft:
 
     def _ran(self) -> Section:
         views = self.source.runs[:_MOST_PANELS]
-        same, unlike = alike_and_unlike(views)
-        blocks = [Block(table=one) for one in (unlike, same) if one is not None and one.rows]
+        blocks = [Block(table=table) for table in what_was_run(views)]
         text = []
         if len(self.source.runs) > len(views):
             text = [f"Of the first {len(views)} of {len(self.source.runs)} runs."]

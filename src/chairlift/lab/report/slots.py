@@ -28,7 +28,7 @@ _TOP, _BETWEEN, _BOTTOM = 40, 22, 44
 _HEIGHT, _LEAST_HEIGHT = 224, 66
 """Of a panel: at most and at least."""
 _MOST_ROW, _LEAST_ROW = 15, 2
-_HOVERED = 2_000
+HOVERED = 600
 """Stays that tell what they are under a pointer; more of them would make the page heavy."""
 _LEGEND: Final[Mapping[str, str]] = {**KINDS, RESTING: "slot held, resting", "empty": "empty"}
 
@@ -176,7 +176,7 @@ def _hovers(panel: Panel, scale: _Scale, top: float) -> Iterator[str]:
         for stay in grid.stays
     ]
     visible = [one for one in stays if one[2] > one[1]]
-    if len(visible) > _HOVERED:
+    if len(visible) > HOVERED:
         return
     told = panel.prompts or {}
     for stay, left, right in visible:

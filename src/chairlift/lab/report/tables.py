@@ -18,6 +18,7 @@ NOT_TOLD: Final = "not told"
 """A figure that the target keeps to itself."""
 _PERCENTILES: Final = ("p50", "p90", "p95", "p99", "p99.9", "max")
 _UNSHOWN: Final = frozenset({"settings.salt", "settings.keep_text", "target.details.policy"})
+_SETTINGS: Final = ("settings.", "pool.")
 _LONG: Final = 90
 """Characters of a value; more are cut."""
 
@@ -31,6 +32,8 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
     words: bool = False
+    folded: bool = False
+    """Only its title is seen until a reader opens it."""
 
 
 def summary_table(runs: Sequence[RunFigures]) -> Table:
@@ -64,17 +67,13 @@ def ledger_table(runs: Sequence[RunFigures]) -> Table | None:
     if not told:
         return None
     used = {key: name for key, name in CATEGORIES.items() if any(run.ledger_seconds(key) for run in told)}
+    places = 2 if any(run.ledger["wall"] >= 10e9 for run in told if run.ledger) else 3
     rows = []
     for run in told:
         books = run.ledger or {}
-        rows.append(
-            (
-                run.label,
-                *(number(run.ledger_seconds(key)) for key in used),
-                number(books["wall"] / 1e9),
-                number(books["recoverable"] / 1e9),
-            )
-        )
+        spent = [run.ledger_seconds(key) or 0.0 for key in used]
+        spent += [books["wall"] / 1e9, books["recoverable"] / 1e9]
+        rows.append((run.label, *(f"{one:,.{places}f}" for one in spent)))
     return Table("Seconds of the wall clock", ("run", *used.values(), "sum", "recoverable"), tuple(rows))
 
 
@@ -103,18 +102,24 @@ def study_table(table: StudyTable) -> Table:
     return Table(table.title, tuple(column.heading for column in table.columns), rows)
 
 
-def alike_and_unlike(views: Sequence[RunView]) -> tuple[Table, Table | None]:
-    """What all runs have in common, and what differs between them."""
+def what_was_run(views: Sequence[RunView]) -> list[Table]:
+    """What differs between runs, what they have in common, and, folded, the common settings."""
     facts = [_facts(view) for view in views]
     keys = list(dict.fromkeys(key for one in facts for key in one))
     alike = [key for key in keys if len({one.get(key, DASH) for one in facts}) == 1]
-    common = tuple((key, facts[0][key]) for key in alike)
-    unlike = [(key, *(one.get(key, DASH) for one in facts)) for key in keys if key not in alike]
-    title = "In all runs" if len(views) > 1 else ""
-    same = Table(title, ("", ""), common, words=True)
-    if not unlike:
-        return same, None
-    return same, Table("What differs", ("", *(view.label for view in views)), tuple(unlike), words=True)
+    common = [(key, facts[0][key]) for key in alike]
+    unlike = tuple((key, *(one.get(key, DASH) for one in facts)) for key in keys if key not in alike)
+    main = tuple(row for row in common if not row[0].startswith(_SETTINGS))
+    settings = tuple(row for row in common if row[0].startswith(_SETTINGS))
+    beside = " in all runs" if len(views) > 1 else ""
+    tables = [
+        Table("What differs", ("", *(view.label for view in views)), unlike, words=True),
+        Table("The same in all runs" if beside else "", ("", ""), main, words=True),
+        Table(
+            f"Settings that are the same{beside}" if beside else "Settings", ("", ""), settings, words=True, folded=True
+        ),
+    ]
+    return [table for table in tables if table.rows]
 
 
 def _facts(view: RunView) -> dict[str, str]:
