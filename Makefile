@@ -14,7 +14,7 @@ MODEL ?= .models/SmolLM2-135M-Instruct.Q4_1.gguf
 BENCH ?= $(filter-out _% peers validate_simulator,$(basename $(notdir $(wildcard benchmarks/*.py))))
 ARGS ?=
 
-.PHONY: help setup model run serve test lint format types contracts unit fuzz bench validate-simulator setup-peers bench-peers lock clean
+.PHONY: help setup model browser run serve test lint format types contracts unit fuzz bench validate-simulator setup-peers bench-peers lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,7 +47,10 @@ types: setup ## mypy --strict over package, tests, scripts and benchmarks
 contracts: setup ## Imports point downwards, and the scheduler is pure
 	@$(BIN)/lint-imports --no-logo --cache-dir build/import-linter
 
-unit: model ## The tests (ARGS='tests/core -k name' narrows, WORKERS=0 runs them in one process)
+browser:
+	@scripts/setup_browser.sh
+
+unit: model browser ## The tests (ARGS='tests/core -k name' narrows, WORKERS=0 runs them in one process)
 	@$(BIN)/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 fuzz: setup ## Property tests with fresh random seeds for ten minutes (FUZZ_SECONDS=…)
