@@ -29,6 +29,7 @@ from chairlift.devices.file import load_device_model, save_device_model
 from chairlift.devices.model import DeviceModel
 from chairlift.engine.config import EngineConfig
 from chairlift.engine.loader import load_model
+from chairlift.lab.calibration.against_run import against_run
 from chairlift.lab.calibration.calibrate import calibrate
 from chairlift.lab.loads.files import load_from_pairs
 from chairlift.lab.loads.load import Load
@@ -93,14 +94,15 @@ def _calibrate(arguments: argparse.Namespace) -> Path:
 async def _validate(arguments: argparse.Namespace, device: Path) -> dict[str, Any]:
     cells = [cell for cell in CELLS if (cell.load or arguments.trace) and _wanted(cell, arguments.only)]
     real = ModelSubject(str(arguments.model), {**COMMON, "threads": arguments.threads})
+    model = load_device_model(device)
     simulated = SimulatedSubject(f"sim:{device}", {**COMMON, "block_size": BLOCK_SIZE, "outside_range": "warn"})
     real.prepare([cell.settings for cell in cells])
-    await _warm_up(real, arguments)
+    await _run(real, _load(CELLS[0], None, 99), {}, model)  # not counted: a process's first steps are slower
     runs: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {cell.name: [] for cell in cells}
     for repeat in range(arguments.repeats):
         for cell in cells:
             load = _load(cell, arguments.trace, repeat)
-            pair = [await _run(subject, load, cell.settings) for subject in (real, simulated)]
+            pair = [await _run(subject, load, cell.settings, model) for subject in (real, simulated)]
             runs[cell.name].append((pair[0], pair[1]))
             logger.info("%s, repeat %d: %s", cell.name, repeat + 1, _line(*pair))
     real.close()
@@ -125,24 +127,21 @@ def _load(cell: Cell, trace: Path | None, repeat: int) -> Load:
     return load_from_pairs(["arrivals=trace", f"arrivals.file={path}"])
 
 
-async def _warm_up(real: Subject, arguments: argparse.Namespace) -> None:
-    """Not counted: the first steps of a process are slower."""
-    await _run(real, _load(CELLS[0], arguments.trace, 99), {})
-
-
-async def _run(subject: Subject, load: Load, settings: Mapping[str, Any]) -> dict[str, Any]:
+async def _run(subject: Subject, load: Load, settings: Mapping[str, Any], model: DeviceModel) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp(prefix="chairlift-validate-"))
     try:
         result = await subject.run(Schedule(load), settings, folder / "run")
-        return {"figures": figures(result.summary), **_counts(result, folder / "run" / "engine")}
+        return {"figures": figures(result.summary), **_counts(result, folder / "run" / "engine", model)}
     finally:
         shutil.rmtree(folder)
 
 
-def _counts(result: BenchResult, engine: Path) -> dict[str, Any]:
+def _counts(result: BenchResult, engine: Path, model: DeviceModel) -> dict[str, Any]:
     records = Run(engine)
     requests, steps = records.requests(), records.steps()
+    met = against_run(model, steps) if all(one.repeats == 1 for one in steps) else None
     return {
+        "met": None if met is None else {"decodes": asdict(met.decodes), "prompts": asdict(met.prompts)},
         "answered": result.summary.answered,
         "scheduled": result.summary.scheduled,
         "preemptions": sum(one.preemptions for one in requests),
@@ -157,6 +156,12 @@ def _line(real: Mapping[str, Any], simulated: Mapping[str, Any]) -> str:
     for name in FIGURES:
         ours, theirs = simulated["figures"][name], real["figures"][name]
         parts.append(f"{name} {ours / theirs - 1:+.1%}" if ours and theirs else f"{name} -")
+    met = [
+        f"{kind} {one['predicted'] / one['measured'] - 1:+.1%}"
+        for kind, one in (real["met"] or {}).items()
+        if one["steps"]
+    ]
+    parts.append(f"steps: {' '.join(met)}")
     return ", ".join(parts) + f", preemptions {real['preemptions']} / {simulated['preemptions']}"
 
 
@@ -190,12 +195,13 @@ def report(result: Mapping[str, Any], device: DeviceModel) -> Iterator[str]:
         + "."
     )
     yield ""
-    yield "| cell | " + " | ".join(FIGURES) + " | preemptions |"
-    yield "|---|" + "---|" * (len(FIGURES) + 1)
+    yield "| cell | " + " | ".join(FIGURES) + " | preemptions | steps: decodes | with prompts |"
+    yield "|---|" + "---|" * (len(FIGURES) + 3)
     for cell in result["cells"]:
         figures_of = cell["figures"]
         cells = (_shown(figures_of.get(name)) for name in FIGURES)
-        yield f"| {cell['name']} | {' | '.join(cells)} | {_preemptions(cell)} |"
+        beside = (_preemptions(cell), _met(cell, "decodes"), _met(cell, "prompts"))
+        yield f"| {' | '.join((cell['name'], *cells, *beside))} |"
     yield ""
     yield from _totals(result["cells"])
     yield ""
@@ -237,6 +243,13 @@ def _both(one: Mapping[str, Any] | None) -> str:
         return "n.o."
     real, simulated = (sum(one[name]) / len(one[name]) for name in ("real", "simulated"))
     return f"{real:.3g} / {simulated:.3g}"
+
+
+def _met(cell: Mapping[str, Any], kind: str) -> str:
+    """What the device model says of the real runs' own steps."""
+    every = [one["met"][kind] for one in cell["real"] if one["met"]]
+    measured = sum(one["measured"] for one in every)
+    return f"{sum(one['predicted'] for one in every) / measured - 1:+.0%}" if measured else "-"
 
 
 def _preemptions(cell: Mapping[str, Any]) -> str:

@@ -27,12 +27,14 @@ from chairlift.devices.samples import Sample, errors_by_term, noisy_samples
 
 _CLOSEST: Final = 1.15
 """A point is at least so many times as far as the one before it."""
-_SMOOTH: Final = 0.1
-"""What a relative distance from the neighbours' line weighs, against the same relative error of a sample."""
+SHARP: Final = 0.1
+"""Follows jumps from one size to the next, and noise."""
+SMOOTH: Final = 1.0
+"""Follows neither."""
 _REST: Final = ("per_context", "per_pair", "per_prompt_position", "per_sequence")
 
 
-def fit_curve(samples: Sequence[Sample], outliers: tuple[str, ...] = ()) -> Fit:
+def fit_curve(samples: Sequence[Sample], outliers: tuple[str, ...] = (), *, smooth: float = SHARP) -> Fit:
     """Fit a curve over tokens, and what attention and sampling take beside it.
 
     Points are put where steps of one kind were measured (decodes or prompts alone): steps with both are between them,
@@ -41,6 +43,8 @@ def fit_curve(samples: Sequence[Sample], outliers: tuple[str, ...] = ()) -> Fit:
     Args:
         samples: without outliers.
         outliers: what was left out before, for the fit's report.
+        smooth: what a point's relative distance from its neighbours' line weighs, against the same relative error of a
+            sample.
 
     Raises:
         DeviceModelError: too few samples for the points.
@@ -52,10 +56,10 @@ def fit_curve(samples: Sequence[Sample], outliers: tuple[str, ...] = ()) -> Fit:
             f"{len(samples)} samples are too few for a curve of {len(points)} points; measure more different steps."
         )
     times = np.array([sample.median for sample in samples])
-    smooth = _bends(samples, points)
-    x = _solve(matrix, times, smooth)
+    bends = smooth * _bends(samples, points)
+    x = _solve(matrix, times, bends)
     rows = np.arange(len(samples))
-    left_out = np.array([matrix[row] @ _solve(matrix[rows != row], times[rows != row], smooth) for row in rows])
+    left_out = np.array([matrix[row] @ _solve(matrix[rows != row], times[rows != row], bends) for row in rows])
     errors = errors_by_term(samples, np.abs(matrix @ x / times - 1), np.abs(left_out / times - 1))
     curve, rest = x[: len(points)], x[len(points) :]
     others: dict[str, Any] = {name: _fs(value) for name, value in zip(_REST, rest, strict=True)}
@@ -99,7 +103,7 @@ def _bends(samples: Sequence[Sample], points: Sequence[int]) -> Matrix:
         share = (points[i] - points[i - 1]) / (points[i + 1] - points[i - 1])
         row = [0.0] * (len(points) + len(_REST))
         row[i - 1], row[i], row[i + 1] = share - 1, 1.0, -share
-        rows.append([_SMOOTH * value / typical for value in row])
+        rows.append([value / typical for value in row])
     return np.array(rows, dtype=np.float64).reshape(-1, len(points) + len(_REST))
 
 

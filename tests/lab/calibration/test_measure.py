@@ -6,7 +6,7 @@ from chairlift.core.errors import ConfigError
 from chairlift.core.plan import RowKind, StepOutcome, StepPlan
 from chairlift.devices.shape import StepShape
 from chairlift.engine.sampling import BatchSampler
-from chairlift.lab.calibration.measure import measure
+from chairlift.lab.calibration.measure import BURST, measure
 from chairlift.lab.calibration.probes import ProbeLimits, probes
 from chairlift.lab.calibration.steps import Probe, Row, StepTimer
 from chairlift.runners.simulated import SimulatedRunner
@@ -43,7 +43,7 @@ def test_a_probe_is_executed_as_the_step_it_describes() -> None:
 
 
 def test_each_probe_is_measured_once_a_round() -> None:
-    """One round more goes before, in another order each time; jittered prompts count for the probe they stand for."""
+    """One round more goes before, and decodes run in rows; jittered prompts count for the probe they stand for."""
     watched = Watched()
     seen: list[tuple[int, int]] = []
     measured = measure(
@@ -55,7 +55,19 @@ def test_each_probe_is_measured_once_a_round() -> None:
     assert len(set(measured.samples[0].times)) == 1
     assert len(set(measured.samples[1].times)) == 7
     assert seen[-1] == (16, 16)
-    assert len(watched.plans) == 16
+    assert len(watched.plans) == 8 * (BURST + 1)
+
+
+def test_the_first_decode_of_a_row_does_not_count() -> None:
+    """It comes after a step of another shape; of the others the median does."""
+
+    class Settling(Watched):
+        def execute(self, plan: StepPlan) -> StepOutcome:
+            self.plans.append(plan)
+            return StepOutcome([0] * len(plan), (900, 100, 700, 120)[(len(self.plans) - 1) % BURST])
+
+    measured = measure(StepTimer(Settling(), BatchSampler(), 4), [DECODE], rounds=2)
+    assert measured.samples[0].times == (120, 120)
 
 
 def test_what_the_pool_does_not_hold_is_named() -> None:

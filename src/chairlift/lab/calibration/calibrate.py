@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -11,8 +11,8 @@ from chairlift import __version__
 from chairlift.core.config import SchedulerConfig
 from chairlift.core.request import Nanoseconds
 from chairlift.core.work import ModelShape
-from chairlift.devices.fit import Fit, fit_host, fit_step, tabulate
-from chairlift.devices.fit_curve import fit_curve
+from chairlift.devices.fit import Fit, fit_host, fit_step
+from chairlift.devices.fit_curve import SHARP, SMOOTH, fit_curve
 from chairlift.devices.memory import MemoryModel
 from chairlift.devices.model import DeviceModel, Provenance
 from chairlift.devices.samples import Sample
@@ -37,7 +37,7 @@ class Calibration:
 
     model: DeviceModel
     form: str
-    """How matrix products are described: formula, table or curve."""
+    """How matrix products are described: the name of one of the fits."""
     fits: dict[str, Fit]
     """Every form that was tried."""
     measured: Measured
@@ -126,15 +126,17 @@ def describe(
 
 
 def fit_forms(samples: Sequence[Sample]) -> dict[str, Fit]:
-    """The fit with a floor and a line; with a table of medians in their place; with a curve found with the rest.
+    """Matrix products as a floor and a line, as a curve, and as a curve without corners.
 
     Raises:
         DeviceModelError: too few samples.
     """
-    formula = fit_step(samples)
-    curve = fit_curve(formula.kept, formula.outliers)
-    table = replace(tabulate(formula, formula.kept), kept=formula.kept, outliers=formula.outliers)
-    return {"formula": formula, "table": table, "curve": curve}
+    line = fit_step(samples)
+    return {
+        "floor and line": line,
+        "curve": fit_curve(line.kept, line.outliers, smooth=SHARP),
+        "smooth curve": fit_curve(line.kept, line.outliers, smooth=SMOOTH),
+    }
 
 
 def _most_rows(config: SchedulerConfig) -> int:
