@@ -75,7 +75,8 @@ class Comparison:
 
     load: Load
     described: Description
-    sorted_for_static: bool
+    offline: bool
+    """Everything is there at one instant: static got it sorted, and nobody waits for a first token."""
     contenders: tuple[Contender, ...]
     runs: Mapping[PolicyName, Sequence[Measured]]
     """By policy, one for each round."""

@@ -23,6 +23,7 @@ _PAIRS: Final[tuple[tuple[PolicyName, PolicyName], ...]] = (
 ENOUGH: Final = 0.95
 """A simpler policy with at least this share of the best throughput, and no longer waits, is enough."""
 _LONGER: Final = 1.1
+_TTFT, _E2E = "ttft_from_schedule", "end_to_end_from_schedule"
 _SIMPLEST: Final[tuple[PolicyName, ...]] = ("static", "dynamic", "continuous")
 
 
@@ -55,9 +56,9 @@ def differences(comparison: Comparison) -> list[Difference]:
     """Throughput and latencies of every pair."""
     figures = (
         ("output tokens/s", comparison.rates, "higher"),
-        ("time to first token, p50", lambda name: comparison.values(name, "ttft_from_schedule", 50), "lower"),
-        ("end to end, p50", lambda name: comparison.values(name, "end_to_end_from_schedule", 50), "lower"),
-        ("end to end, p99", lambda name: comparison.values(name, "end_to_end_from_schedule", 99), "lower"),
+        ("time to first token, p50", lambda name: comparison.values(name, _TTFT, 50), "lower"),
+        ("end to end, p50", lambda name: comparison.values(name, _E2E, 50), "lower"),
+        ("end to end, p99", lambda name: comparison.values(name, _E2E, 99), "lower"),
     )
     return [
         Difference(figure, above, below, _ratio(values(above), values(below)), better)
@@ -66,56 +67,82 @@ def differences(comparison: Comparison) -> list[Difference]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """One policy beside the best of all."""
+
+    share: float
+    """Of the best's output."""
+    first: float | None
+    """Times the shortest p50 to the first token; None where nobody waits for it."""
+    tail: float
+    """Times the shortest p99 end to end."""
+
+    @property
+    def enough(self) -> bool:
+        return self.share >= ENOUGH and self.tail <= _LONGER and (self.first is None or self.first <= _LONGER)
+
+
+def _standings(comparison: Comparison) -> dict[PolicyName, _Standing]:
+    """Of every policy that answered."""
+    rates = _known({name: _mean(comparison.rates(name)) for name in comparison.runs})
+    firsts = _known({name: _mean(comparison.values(name, _TTFT, 50)) for name in comparison.runs})
+    tails = _known({name: _mean(comparison.values(name, _E2E, 99)) for name in comparison.runs})
+    return {
+        name: _Standing(
+            share=rates[name] / max(rates.values()),
+            first=None if comparison.offline else firsts[name] / min(firsts.values()),
+            tail=tails[name] / min(tails.values()),
+        )
+        for name in comparison.runs
+        if name in rates and name in firsts and name in tails
+    }
+
+
 def suits(comparison: Comparison) -> dict[PolicyName, str]:
     """What each policy suits, by these figures."""
-    rates = {name: _mean(comparison.rates(name)) for name in comparison.runs}
-    firsts = {name: _mean(comparison.values(name, "ttft_from_schedule", 50)) for name in comparison.runs}
-    tails = {name: _mean(comparison.values(name, "end_to_end_from_schedule", 99)) for name in comparison.runs}
-    best_rate = max((value for value in rates.values() if value), default=None)
-    quickest = min((value for value in firsts.values() if value), default=None)
-    told: dict[PolicyName, str] = {}
-    for name in comparison.runs:
-        rate, first, tail = rates[name], firsts[name], tails[name]
-        if not rate or not best_rate or not first or not quickest:
-            told[name] = "nothing was answered"
-            continue
-        share = rate / best_rate
-        output = "as much output as the best" if share >= ENOUGH else f"{number(100 * share, 2)}% of the best's output"
-        waits = (
-            "as quick to the first token as the quickest"
-            if first <= _LONGER * quickest
-            else f"first token {number(first / quickest, 2)} times as late ({seconds(first)}, not {seconds(quickest)})"
-        )
-        if share >= ENOUGH:
-            use = (
-                "suits this load" if first <= _LONGER * quickest else "suits it where nobody waits for the first token"
-            )
-        else:
-            use = "suits other loads than this"
-        told[name] = f"{use}: {output}, {waits}, p99 end to end {seconds(tail)}"
-    return told
+    standings = _standings(comparison)
+    return {
+        name: _suits(comparison, name, standings[name]) if name in standings else "nothing was answered"
+        for name in comparison.runs
+    }
+
+
+def _suits(comparison: Comparison, name: PolicyName, standing: _Standing) -> str:
+    parts = [
+        "as much output as the best"
+        if standing.share >= ENOUGH
+        else f"{number(100 * standing.share, 2)}% of the best's output"
+    ]
+    if standing.first is not None:
+        first = seconds(_mean(comparison.values(name, _TTFT, 50)))
+        times = "" if standing.first <= _LONGER else f", {number(standing.first, 2)} times the shortest"
+        parts.append(f"first token {first}{times}")
+    tail = seconds(_mean(comparison.values(name, _E2E, 99)))
+    times = "" if standing.tail <= _LONGER else f", {number(standing.tail, 2)} times the shortest"
+    parts.append(f"p99 end to end {tail}{times}")
+    if standing.enough:
+        use = "suits this load"
+    elif standing.share >= ENOUGH:
+        use = "suits it where nobody waits for an answer"
+    else:
+        use = "suits other loads than this"
+    return f"{use}: {'; '.join(parts)}"
 
 
 def choice(comparison: Comparison) -> str:
     """The simplest policy that is enough, and what it saves."""
-    rates = {name: _mean(comparison.rates(name)) or 0.0 for name in comparison.runs}
-    tails = {name: _mean(comparison.values(name, "end_to_end_from_schedule", 99)) for name in comparison.runs}
-    firsts = {name: _mean(comparison.values(name, "ttft_from_schedule", 50)) for name in comparison.runs}
-    best = max(rates, key=lambda name: rates[name])
-    if not rates[best]:
+    standings = _standings(comparison)
+    if not standings:
         return "Nothing was answered under any policy."
+    best = max(standings, key=lambda name: standings[name].share)
     for name in _SIMPLEST:
-        if name not in rates:
-            continue
-        worse = [
-            _beyond(firsts[name], min(v for v in firsts.values() if v is not None)) if firsts[name] else True,
-            _beyond(tails[name], min(v for v in tails.values() if v is not None)) if tails[name] else True,
-        ]
-        if rates[name] >= ENOUGH * rates[best] and not any(worse):
-            return _enough(name, best, rates[name] / rates[best])
+        if name in standings and standings[name].enough:
+            return _enough(name, best, standings[name].share)
+    waits = "p99 end to end" if comparison.offline else "first token and p99 end to end"
     return (
-        f"No policy is within {1 - ENOUGH:.0%} of the best in output and within {_LONGER - 1:.0%} in first token and "
-        f"p99 end to end at once: {best} gives the most output ({number(rates[best])} tokens/s)."
+        f"No policy is within {1 - ENOUGH:.0%} of the best in output and within {_LONGER - 1:.0%} in {waits} at once: "
+        f"{best} gives the most output ({number(_mean(comparison.rates(best)))} tokens/s)."
     )
 
 
@@ -142,8 +169,8 @@ def statements(comparison: Comparison) -> Iterator[str]:
     yield from (str(one) for one in differences(comparison))
 
 
-def _beyond(value: float | None, least: float) -> bool:
-    return value is None or value > _LONGER * least
+def _known(values: dict[PolicyName, float | None]) -> dict[PolicyName, float]:
+    return {name: value for name, value in values.items() if value}
 
 
 def _ratio(above: Sequence[float | None], below: Sequence[float | None]) -> Ratio | None:

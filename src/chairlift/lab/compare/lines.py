@@ -72,7 +72,7 @@ def write(study: Study, comparison: Comparison) -> None:
         study.sentence(text)
     for text in comparison.unfair:
         study.note(text)
-    if comparison.sorted_for_static:
+    if comparison.offline:
         study.note(
             "everything is there at once, so static got its requests sorted by max_tokens, then by prompt: whoever "
             "sends a file may sort it. Where max_tokens is not known so well, static loses more to stragglers."
@@ -82,7 +82,7 @@ def write(study: Study, comparison: Comparison) -> None:
 def comparison_lines(study: Study, comparison: Comparison) -> Iterator[str]:
     """For the terminal."""
     described = comparison.described
-    yield f"{comparison.load.name or 'the load'}, {len(next(iter(comparison.runs.values())))} rounds of each policy"
+    yield f"{comparison.load.name or 'the load'}, {_rounds(comparison)} of each policy"
     yield described.table()
     yield ""
     policies = [one.policy for one in comparison.contenders]
@@ -118,6 +118,11 @@ def _table(head: Sequence[Sequence[str]], made: Sequence[Row]) -> Iterator[str]:
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     left = f"{cells[0]:<{widths[0]}}  {cells[1]:<{widths[1]}}"
     return (left + "".join(f"  {cell:>{width}}" for cell, width in zip(cells[2:], widths[2:], strict=True))).rstrip()
+
+
+def _rounds(comparison: Comparison) -> str:
+    count = len(next(iter(comparison.runs.values())))
+    return f"{count} round{'s' if count > 1 else ''}"
 
 
 def _heading(comparison: Comparison, policy: str) -> str:
