@@ -1,11 +1,12 @@
 from collections.abc import Sequence
+from itertools import pairwise
 from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chairlift.core.reasons import Reason
-from chairlift.lab.report.cells import Cell, Window, cells, shown
+from chairlift.lab.report.cells import Cell, Window, cells, clipped, shown
 from chairlift.lab.report.grid import NOTHING, Grid, grid, total
 from chairlift.runners.simulated import SimulatedRunner
 from chairlift.sim.events import OpenLoop
@@ -45,12 +46,30 @@ def test_the_picture_has_exactly_the_steps_tokens(
     begin, length = found.starts[0], found.ends[-1] - found.starts[0]
     start, stop = sorted((begin + int(one * length), begin + int(other * length)))
     for window in (Window(start, stop, max(1.0, length / pixels)), Window(begin, found.ends[-1], length / pixels)):
-        part = shown(found, window)
+        part = shown(clipped(found, window), window)
         drawn = list(cells(found, window))
 
         assert total(cell.tokens for cell in drawn) == part.tokens
         assert apart(drawn)
         assert all(cell.start >= window.start for cell in drawn)
+
+
+@settings(max_examples=60)
+@given(SEEDS, SEEDS, st.lists(st.floats(0, 1), max_size=3))
+def test_windows_side_by_side_have_every_step_once(of_setup: int, seed: int, cuts: list[float]) -> None:
+    """Runs of equal steps that reach over an edge are divided: nothing is lost and nothing is seen twice."""
+    found, witness = random_grid(of_setup, seed)
+    if not found.steps:
+        return
+    begin, length = found.starts[0], found.ends[-1] - found.starts[0]
+    edges = [begin, *sorted(begin + int(cut * length) for cut in cuts), found.ends[-1] + 1]
+    windows = [Window(start, stop, length / 500) for start, stop in pairwise(edges)]
+    drawn = total(cell.tokens for window in windows for cell in cells(found, window))
+
+    assert drawn == total(
+        (step.prefill, step.decode, step.recompute, step.padding, step.dead) for step in witness.steps
+    )
+    assert sum(shown(clipped(found, window), window).steps for window in windows) == found.repeats[-1]
 
 
 @settings(max_examples=60)

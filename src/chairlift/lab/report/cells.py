@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, groupby, pairwise
 from operator import attrgetter
 from typing import Final
 
 from chairlift.core.request import Nanoseconds
 from chairlift.lab.report.grid import NOTHING, TOKEN_KINDS, Counts, Grid, Stretch, total
+from chairlift.records.schema import StepRecord
 
 TOKEN_WIDTH: Final = 2.2
 """Pixels: the least width of a cell that stands for one token."""
@@ -64,14 +65,47 @@ class Shown:
     """As their records say."""
 
 
+def clipped(grid: Grid, window: Window) -> Grid:
+    """The same grid, in which a run of equal steps that reaches over an edge of the window stands for those of its
+    steps alone that begin in it.
+    """
+    edges = {bisect_left(grid.starts, edge) - 1 for edge in (window.start, window.stop)} - {-1}
+    reaching = [at for at in edges if grid.steps[at].repeats > 1 and grid.ends[at] > window.start]
+    if not reaching:
+        return grid
+    steps = list(grid.steps)
+    for at in reaching:
+        steps[at] = _part(steps[at], window)
+    return replace(
+        grid,
+        steps=tuple(steps),
+        starts=tuple(step.planned for step in steps),
+        ends=tuple(step.committed for step in steps),
+        repeats=tuple(accumulate((step.repeats for step in steps), initial=0)),
+    )
+
+
+def _part(step: StepRecord, window: Window) -> StepRecord:
+    """Those of a run of equal steps that begin in the window; all of it where none does."""
+    begin, span, steps = step.planned, step.committed - step.planned, step.repeats
+    first = max(0, -((begin - window.start) * steps // span))
+    end = min(steps, -((begin - window.stop) * steps // span))
+    if first >= end:
+        return step
+    tokens = {kind: getattr(step, kind) // steps * (end - first) for kind in TOKEN_KINDS}
+    planned, committed = begin + span * first // steps, begin + span * end // steps
+    return replace(step, repeats=end - first, planned=planned, committed=committed, **tokens)
+
+
 def shown(grid: Grid, window: Window) -> Shown:
-    """The records of steps that begin in a window; a run of equal steps belongs to the moment at which it begins."""
+    """The records of steps that begin in a window, of a grid that is clipped to it."""
     first, end = bisect_left(grid.starts, window.start), bisect_left(grid.starts, window.stop)
     return Shown(first, end, grid.repeats[end] - grid.repeats[first], grid.counts(first, end))
 
 
 def cells(grid: Grid, window: Window) -> Iterator[Cell]:
     """All rectangles of a window, slot by slot in order of time."""
+    grid = clipped(grid, window)
     part = shown(grid, window)
     breaks = [
         at for at in range(part.first + 1, part.end) if grid.starts[at] - grid.ends[at - 1] > _TOGETHER * window.pixel

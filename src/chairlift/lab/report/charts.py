@@ -194,12 +194,12 @@ def study_chart(table: Table) -> Spec | None:
     xs = [row["x"] for row in rows]
     log = min(xs) > 0 and max(xs) / min(xs) >= LOG_FROM / 5
     scale = {"type": "log", "nice": False} if log else {"nice": True, "zero": False}
-    ticks = {"values": sorted(set(xs))} if len(set(xs)) <= 12 else {}
+    ticks = {"values": sorted(set(xs))} if len(set(xs)) <= 12 and all(x == int(x) for x in xs) else {}
     x_axis = {**axis_of("x", by_name[table.x].heading, format=PLAIN, grid=False, **ticks), "scale": scale}
     y_axis = axis_of("v", by_name[table.y].heading, tickCount=6, format=PLAIN, minExtent=LEFT - 60)
     series = list(dict.fromkeys(row["run"] for row in rows))
     lines = lines_of(series)
-    shape = {"field": "run", "scale": {"domain": series}, "legend": lines["color"]["legend"]}
+    shape = {"field": "run", "scale": {"domain": series}, "legend": None}
     plain = {**lines["color"], "legend": None}
     encoding = {"x": x_axis, "y": {**y_axis, "scale": {"domainMin": 0}}}
     interval = {"y": {**encoding["y"], "field": "low"}, "y2": {"field": "high"}}

@@ -11,6 +11,7 @@ from chairlift.lab.report.sources import RunView, Source
 from chairlift.lab.runs.compare import CAUTION
 from chairlift.records.metrics import NOT_OBSERVABLE
 
+_NAMED: Final = 4
 _EVEN: Final = 1.05
 """Rates that differ by less are called much the same."""
 
@@ -48,8 +49,13 @@ def cautions(source: Source, figures: Mapping[str, RunFigures]) -> Iterator[str]
     if source.study is not None and source.study.status != "complete":
         yield "The study was broken off: what is here is what it had come to."
     yield from (f"A run of the study is not here: {one}" for one in source.missing)
+    if source.study is not None:
+        yield from map(_sentence, source.study.notes)
+    doubted: dict[str, list[str]] = {}
     for view in source.runs:
-        yield from (f"{view.label}: {words}" for words in _doubts(view, figures[key_of(view)]))
+        for words in _doubts(view, figures[key_of(view)]):
+            doubted.setdefault(words, []).append(view.label)
+    yield from (f"{_few(labels)}: {words}" for words, labels in doubted.items())
     if source.study is None and len(source.runs) > 1:
         yield _sentence(CAUTION)
 
@@ -120,6 +126,11 @@ def _doubts(view: RunView, figures: RunFigures) -> Iterator[str]:
     if view.engine is not None and view.grid is None and view.steps:
         yield "its records do not say whose tokens a step computed (an older version's): no picture of its slots."
     yield from view.manifest.results.get("warnings") or ()
+
+
+def _few(labels: Sequence[str]) -> str:
+    """Names of runs, of many the first."""
+    return listed(labels) if len(labels) <= _NAMED else f"{', '.join(labels[:_NAMED])} and {len(labels) - _NAMED} more"
 
 
 def _bottleneck(view: RunView) -> bool:

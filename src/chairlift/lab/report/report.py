@@ -18,7 +18,7 @@ from chairlift.lab.report.palette import Theme, in_variables
 from chairlift.lab.report.render import chart_svg, png
 from chairlift.lab.report.series import kv_use, queue
 from chairlift.lab.report.slots import Panel, SlotPicture, caption, slot_picture
-from chairlift.lab.report.sources import RunView, Source
+from chairlift.lab.report.sources import POLICY_ORDER, RunView, Source
 from chairlift.lab.report.tables import latency_table, ledger_table, study_table, summary_table, what_was_run
 from chairlift.lab.report.window import chosen, closer
 
@@ -114,7 +114,7 @@ class _Draft:
     @property
     def title(self) -> str:
         if self.source.study is not None:
-            return f"Study {self.source.study.name}: {self.source.study.target}"
+            return f"Study: {self.source.study.name}, {self.source.study.target}"
         names = list(dict.fromkeys(view.load_name for view in self.source.runs))
         if len(self.source.runs) == 1:
             run = self.source.runs[0]
@@ -130,7 +130,7 @@ class _Draft:
 
     def lead(self) -> Iterator[str]:
         if self.source.study is not None:
-            yield from self.source.study.sentences or ["The study came to no sentence."]
+            yield from self.source.study.sentences
             return
         for group in self.groups:
             yield lead(group, self._figures(group))
@@ -142,13 +142,15 @@ class _Draft:
         for at, group in enumerate(self.groups):
             several = len(self.groups) > 1
             name = f"-{at + 1}" if several else ""
-            about = f": {group[0].load_name}" if several else ""
-            yield Section(f"Main figures{about}", blocks=[Block(table=summary_table(self._figures(group)))])
+            about = f": {_name(group)}" if several else ""
+            if study is None:
+                yield Section(f"Main figures{about}", blocks=[Block(table=summary_table(self._figures(group)))])
             drawn = _representatives(group)
             yield from self._slots(drawn, name, about)
             yield from self._ledger(drawn, name, about)
-            yield from self._latencies(drawn, name, about)
-            yield from self._timelines(drawn, name, about)
+            if study is None or at == 0:
+                yield from self._latencies(drawn, name, about)
+                yield from self._timelines(drawn, name, about)
         yield self._ran()
 
     # parts
@@ -165,7 +167,9 @@ class _Draft:
                 blocks.append(self._block(f"table-{table.name}", spec, ""))
             blocks.append(Block(table=study_table(table)))
         if blocks:
-            yield Section("What was measured", text=study.notes, blocks=blocks)
+            yield Section("What was measured", blocks=blocks)
+        every = [self.told[key_of(view)] for view in self.source.runs]
+        yield Section("All runs", blocks=[Block(table=summary_table(every))])
 
     def _slots(self, views: Sequence[RunView], name: str, about: str) -> Iterator[Section]:
         seen = [view for view in views if view.grid is not None]
@@ -244,13 +248,21 @@ class _Draft:
 
 
 def _representatives(group: Sequence[RunView]) -> Sequence[RunView]:
-    """Runs that a picture shows: all, or where there are too many the first under each policy."""
-    if len(group) <= _MOST_PANELS:
-        return group
-    first: dict[str | None, RunView] = {}
-    for view in group:
-        first.setdefault(view.policy, view)
-    return list(first.values()) if len(first) > 1 else group[:_MOST_PANELS]
+    """Runs that a picture shows, in the order of their policies: all, or where there are too many the last under each
+    policy, since what a study tries out comes before what it then repeats.
+    """
+    if len(group) > _MOST_PANELS:
+        last = {view.policy: view for view in group}
+        group = list(last.values()) if len(last) > 1 else group[:_MOST_PANELS]
+    return sorted(group, key=lambda view: POLICY_ORDER.index(view.policy) if view.policy in POLICY_ORDER else -1)
+
+
+def _name(group: Sequence[RunView]) -> str:
+    """A group of runs by what their labels begin with alike, else by their load."""
+    first = group[0].label
+    most = next((at for at in range(len(first)) if any(view.label[: at + 1] != first[: at + 1] for view in group)), 0)
+    alike = first[:most].strip(" ,:-")
+    return alike if len(group) > 1 and len(alike) > 1 else group[0].load_name
 
 
 def _panel(view: RunView) -> Panel:

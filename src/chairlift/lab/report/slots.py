@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from textwrap import wrap
 from typing import Final
 
 from chairlift.core.request import Nanoseconds
-from chairlift.lab.report.cells import RESTING, Cell, Window, cells, shown
+from chairlift.lab.report.cells import RESTING, Cell, Window, cells, clipped, shown
 from chairlift.lab.report.grid import TOKEN_KINDS, Grid, total
 from chairlift.lab.report.palette import KINDS, colour, fill, patterns
 from chairlift.lab.report.scale import number, seconds, ticks
@@ -28,7 +29,9 @@ _TOP, _BETWEEN, _BOTTOM = 40, 22, 44
 _HEIGHT, _LEAST_HEIGHT = 224, 66
 """Of a panel: at most and at least."""
 _MOST_ROW, _LEAST_ROW = 15, 2
-HOVERED = 600
+_LABEL: Final = 15
+"""Letters of a run's label in a line."""
+HOVERED: Final = 600
 """Stays that tell what they are under a pointer; more of them would make the page heavy."""
 _LEGEND: Final[Mapping[str, str]] = {**KINDS, RESTING: "slot held, resting", "empty": "empty"}
 
@@ -91,7 +94,7 @@ def slot_picture(panels: Sequence[Panel], start: Nanoseconds, stop: Nanoseconds)
         drawn = list(cells(panel.grid, window))
         kinds |= {cell.kind for cell in drawn}
         tokens[panel.label] = dict(zip(TOKEN_KINDS, total(cell.tokens for cell in drawn), strict=True))
-        steps[panel.label] = shown(panel.grid, window).steps
+        steps[panel.label] = shown(clipped(panel.grid, window), window).steps
         body += _panel(panel, drawn, scale, bottom, stop)
         bottom += panel.height + _BETWEEN
     bottom -= _BETWEEN
@@ -157,15 +160,19 @@ def _label(panel: Panel, top: float) -> Iterator[str]:
     lines = [f"{rows} slot{'s' * (rows != 1)}", f"done at {seconds(panel.end - panel.zero)}"]
     if panel.capacity is not None and panel.capacity != rows:
         lines[0] = f"{taken} of {panel.capacity} slots used"
-    yield (
-        f'<text x="{LEFT - 12}" y="{_short(top + 12)}" text-anchor="end" font-weight="600" font-size="13" '
-        f'fill="{colour("ink")}">{escape(_cut(panel.label, 18))}</text>'
-    )
-    for at, line in enumerate(lines):
+    y = top + 12
+    for name in wrap(panel.label, _LABEL, max_lines=2, placeholder=" …"):
         yield (
-            f'<text x="{LEFT - 12}" y="{_short(top + 28 + 14 * at)}" text-anchor="end" font-size="11" '
+            f'<text x="{LEFT - 12}" y="{_short(y)}" text-anchor="end" font-weight="600" font-size="12.5" '
+            f'fill="{colour("ink")}">{escape(name)}</text>'
+        )
+        y += 15
+    for line in lines:
+        yield (
+            f'<text x="{LEFT - 12}" y="{_short(y)}" text-anchor="end" font-size="11" '
             f'fill="{colour("faint")}">{escape(line)}</text>'
         )
+        y += 14
 
 
 def _hovers(panel: Panel, scale: _Scale, top: float) -> Iterator[str]:
@@ -213,10 +220,6 @@ def _axis(scale: _Scale, start: Nanoseconds, stop: Nanoseconds, bottom: float) -
         f'<text x="{LEFT + PLOT / 2}" y="{_short(bottom + 36)}" text-anchor="middle" fill="{colour("ink")}">'
         f"time since the first request was due ({name})</text>"
     )
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _short(value: float) -> str:

@@ -25,13 +25,17 @@ _LONG: Final = 90
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as words. The first column names the row; the others are numbers, right-aligned, unless `words`."""
+    """Cells as words. The first column names the row; the others are numbers, right-aligned, unless `words` is set or
+    the column is in `wordy`.
+    """
 
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
     words: bool = False
+    wordy: frozenset[int] = frozenset()
+    """Columns of words among those of numbers."""
     folded: bool = False
     """Only its title is seen until a reader opens it."""
 
@@ -99,7 +103,8 @@ def latency_table(runs: Sequence[RunFigures]) -> Table:
 def study_table(table: StudyTable) -> Table:
     """A table of a study, as it stands."""
     rows = tuple(tuple(_cell(cell) for cell in row) for row in table.rows)
-    return Table(table.title, tuple(column.heading for column in table.columns), rows)
+    wordy = {at for at in range(len(table.columns)) if any(isinstance(row[at], str) for row in table.rows)}
+    return Table(table.title, tuple(column.heading for column in table.columns), rows, wordy=frozenset(wordy))
 
 
 def what_was_run(views: Sequence[RunView]) -> list[Table]:
