@@ -32,7 +32,8 @@ def add_study_flags(parser: Parser) -> None:
 
 
 def run_study(arguments: argparse.Namespace, name: str, work: Work) -> int:
-    """Run a study under an event loop of its own. The exit code: 1 where a verdict asks for a change or a run failed.
+    """Run a study under an event loop of its own. The exit code: 1 where a verdict asks for a change or a
+    request was not answered.
 
     Raises:
         ChairliftError: target, settings or folder will not do.
@@ -72,7 +73,7 @@ async def _run(arguments: argparse.Namespace, name: str, work: Work) -> int:
         print(*lines, "", f"kept in {folder}", sep="\n")
     if arguments.json:
         _write(json.dumps(study.record.to_json(), indent=2), arguments.json)
-    return FOUND if any(verdict.setting for verdict in study.record.verdicts) else OK
+    return FOUND if study.failures or any(verdict.setting for verdict in study.record.verdicts) else OK
 
 
 def _progress(line: str) -> None:

@@ -1,6 +1,7 @@
 """Every study from beginning to end on the toy device, and what it must find there."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from chairlift.lab.targets.url import UrlTarget
 from tests.lab.sim_subject import sim_subject
 
 
-async def studied(name: str, folder: Path, **settings: object) -> StudyRecord:
+async def studied(name: str, folder: Path, **settings: Any) -> StudyRecord:
     """A quick study, read back from its folder."""
     study = Study(name, sim_subject(folder, **settings), folder / "study", quick=True)
     await CATALOGUE[name].run(study)
@@ -68,9 +69,9 @@ async def test_mixed_shows_who_waits_for_whom(tmp_path: Path) -> None:
     """Under closed batches the short answers end with the long ones, under continuous before them."""
     record = await studied("mixed", tmp_path)
     ends = named(record, "finish")
-    by_policy = {name: [] for name in ("static", "dynamic", "continuous")}
+    by_policy: dict[str, list[float]] = {name: [] for name in ("static", "dynamic", "continuous")}
     for policy, _, end in ends.rows:
-        by_policy[str(policy)].append(end)
+        by_policy[str(policy)].append(float(end or 0))
 
     assert len(set(by_policy["static"])) == 1
     assert by_policy["continuous"][3] < by_policy["continuous"][4] / 2
@@ -153,7 +154,7 @@ async def test_the_ladder_stops_where_it_bends_and_shortens_the_tail(tmp_path: P
     assert named(record, "climb").column("users") == [1, 2, 4, 8, 16, 32]
     changes = {one.setting: (one.before, one.after) for one in record.verdicts}
     assert changes["--max-num-seqs"] == (32, 8)
-    assert changes["--max-num-batched-tokens"][1] < 1024
+    assert float(changes["--max-num-batched-tokens"][1] or 0) < 1024
     tails = named(record, "tail").column("tail")
     assert float(tails[-1] or 0) < float(tails[0] or 0)
     assert [text.split(":")[0] for text in record.sentences[:3]] == ["Rung 1", "Rung 2", "Rung 3"]

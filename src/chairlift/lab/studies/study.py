@@ -60,6 +60,8 @@ class Study:
         self.stop = stop or Stop()
         self.say = say
         self.settings = dict(settings or {})
+        self.failures = 0
+        """Requests without a whole answer, over all runs."""
         self.store = StudyFolder(folder, new_record(name, subject.name, quick=quick))
         self.record = self.store.record
 
@@ -141,6 +143,7 @@ class Study:
             why = ", ".join(one.name for one in result.client.reasons)
             self.note(f"{measured.label}: the client was the bottleneck ({why}); its figures are the client's.")
         if measured.failed:
+            self.failures += measured.failed
             errors = ", ".join(f"{count} {name}" for name, count in result.summary.errors.items())
             self.note(f"{measured.label}: {measured.failed} of {result.summary.scheduled} requests failed ({errors}).")
         if result.summary.refused:
