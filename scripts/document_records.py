@@ -14,6 +14,7 @@ from pathlib import Path
 
 from chairlift.cli.flags import field_docs
 from chairlift.lab.client.rows import KINDS as CLIENT_KINDS
+from chairlift.lab.studies import folder
 from chairlift.records import client, manifest, metrics, schema, writer
 from chairlift.records.rows import KINDS
 
@@ -49,6 +50,15 @@ of the trace, time, tokens, source).
 {moments}
 """
 
+STUDY = """\
+# A study
+
+Schema version {version}, in the file as `schema`. `chairlift study` and `chairlift compare` keep a study as a folder:
+{layout}
+
+In JSON, records are objects with these fields; a row is a list of cells in the order of the columns.
+"""
+
 
 def page() -> str:
     """The whole page."""
@@ -60,6 +70,10 @@ def page() -> str:
     parts.append(_metrics())
     parts.append(CLIENT.format(version=client.CLIENT_SCHEMA_VERSION, moments="\n\n".join(_paragraphs(client)[1:])))
     parts += [_table(f"{name}: {kind.__name__}", kind) for name, kind in CLIENT_KINDS.items()]
+    layout = "\n\n".join(["", f"```text\n{_paragraphs(folder)[1]}\n```", *_paragraphs(folder)[2:]])
+    parts.append(STUDY.format(version=folder.STUDY_SCHEMA_VERSION, layout=layout))
+    studies = (folder.StudyRecord, folder.StudyRun, folder.Table, folder.Column, folder.Verdict)
+    parts += [_table(f"{folder.STUDY}: {kind.__name__}", kind) for kind in studies]
     return "\n".join(parts)
 
 

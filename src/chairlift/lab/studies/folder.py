@@ -51,15 +51,19 @@ class Table:
     title: str
     """A sentence for people."""
     columns: tuple[Column, ...]
+    """In order."""
     rows: tuple[tuple[Cell, ...], ...]
     """Cells in the order of the columns."""
     x: str | None = None
+    """Across, in a chart."""
     y: str | None = None
+    """Upwards."""
     series: str | None = None
     """One line for each of its values."""
     low: str | None = None
     """Lower end of y's interval."""
     high: str | None = None
+    """Upper end of y's interval."""
 
     def column(self, name: str) -> list[Cell]:
         """The cells under a name."""
@@ -78,9 +82,9 @@ class Verdict:
     setting: str | None = None
     """The setting to change, as a flag; None: nothing is to be changed."""
     before: Cell = None
-    """Its value in the study: `from` in the file."""
+    """Its value in the study; called `from` in the file."""
     after: Cell = None
-    """The value to try: `to` in the file."""
+    """The value to try; called `to` in the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,9 @@ class StudyRecord:
     """What study.json holds."""
 
     name: str
+    """baseline, uniform, mixed, burst, myths, sweep, parameters, ladder, or compare."""
     target: str
+    """As the user wrote it."""
     started: str
     """Wall-clock time, ISO 8601 with offset."""
     quick: bool = False
@@ -110,10 +116,13 @@ class StudyRecord:
     status: Literal["running", "complete"] = "running"
     """A study that was broken off stays running."""
     runs: list[StudyRun] = field(default_factory=list)
+    """In the order in which they ran."""
     tables: list[Table] = field(default_factory=list)
+    """In the order in which they are to be read."""
     sentences: list[str] = field(default_factory=list)
     """What the figures say, in order."""
     verdicts: list[Verdict] = field(default_factory=list)
+    """What was found, and what to change."""
     notes: list[str] = field(default_factory=list)
     """What a reader must know before believing anything of it."""
     definitions: dict[str, str] = field(default_factory=dict)
