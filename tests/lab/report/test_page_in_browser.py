@@ -1,12 +1,14 @@
 import pytest
 
 from chairlift.core.config import POLICIES
-from chairlift.lab.report.palette import colour
+from chairlift.lab.report.palette import Theme, colour
 from chairlift.lab.report.report import Report, write_report
 from chairlift.lab.report.sources import open_source
 from chairlift.lab.runs.store import RunStore
 from tests.lab.report.browser import Look, chromium, look
 from tests.lab.report.making import engine_run, staggered
+
+THEMES: tuple[Theme, ...] = get_args(Theme)
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +59,10 @@ def test_every_picture_is_seen(looks: dict[str, Look], report: Report) -> None:
 
 def test_the_page_is_as_dark_as_its_reader_prefers(looks: dict[str, Look]) -> None:
     """Paper, ink and cells change with the preference."""
-    for scheme in ("light", "dark"):
-        assert looks[scheme].background == _rgb(colour("paper", scheme))  # type: ignore[arg-type]
-        assert looks[scheme].ink == _rgb(colour("ink", scheme))  # type: ignore[arg-type]
-        assert _rgb(colour("prefill", scheme)) in looks[scheme].cells  # type: ignore[arg-type]
+    for scheme in THEMES:
+        assert looks[scheme].background == _rgb(colour("paper", scheme))
+        assert looks[scheme].ink == _rgb(colour("ink", scheme))
+        assert _rgb(colour("prefill", scheme)) in looks[scheme].cells
     assert looks["light"].screenshot != looks["dark"].screenshot
 
 
@@ -71,7 +73,7 @@ def test_a_broken_page_is_noticed(looks: dict[str, Look]) -> None:
     assert any("missing.png" in address for address in broken.requests)
     assert any("no" in one for one in broken.complaints)
     assert any("hm" in one for one in broken.complaints)
-    assert broken.pictures[0] == [0, 0]
+    assert [max(size) for size in broken.pictures] == [0]
     assert broken.wide
 
 

@@ -199,7 +199,6 @@ def study_chart(table: Table) -> Spec | None:
     y_axis = axis_of("v", by_name[table.y].heading, tickCount=6, format=PLAIN, minExtent=LEFT - 60)
     series = list(dict.fromkeys(row["run"] for row in rows))
     lines = lines_of(series)
-    shape = {"field": "run", "scale": {"domain": series}, "legend": None}
     plain = {**lines["color"], "legend": None}
     encoding = {"x": x_axis, "y": {**y_axis, "scale": {"domainMin": 0}}}
     interval = {"y": {**encoding["y"], "field": "low"}, "y2": {"field": "high"}}
@@ -217,7 +216,7 @@ def study_chart(table: Table) -> Spec | None:
                 },
                 {
                     "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1},
-                    "encoding": {**encoding, "shape": shape, "color": plain},
+                    "encoding": {**encoding, "color": plain},
                 },
             ],
         }

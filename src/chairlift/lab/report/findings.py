@@ -26,7 +26,7 @@ def lead(views: Sequence[RunView], figures: Sequence[RunFigures]) -> str:
     if len(ranked) >= 2:
         best, worst = ranked[0], ranked[-1]
         times = (best.rate or 0) / (worst.rate or 1)
-        rates = f"{_sentence(best.label)} gave {number(best.rate)} output tokens/s"
+        rates = f"{sentence(best.label)} gave {number(best.rate)} output tokens/s"
         if times < _EVEN:
             span = f"from {number(worst.rate)} to {number(best.rate)} output tokens/s"
             sentences.append(f"All gave much the same: {span}.")
@@ -50,14 +50,14 @@ def cautions(source: Source, figures: Mapping[str, RunFigures]) -> Iterator[str]
         yield "The study was broken off: what is here is what it had come to."
     yield from (f"A run of the study is not here: {one}" for one in source.missing)
     if source.study is not None:
-        yield from map(_sentence, source.study.notes)
+        yield from map(sentence, source.study.notes)
     doubted: dict[str, list[str]] = {}
     for view in source.runs:
         for words in _doubts(view, figures[key_of(view)]):
             doubted.setdefault(words, []).append(view.label)
     yield from (f"{_few(labels)}: {words}" for words, labels in doubted.items())
     if source.study is None and len(source.runs) > 1:
-        yield _sentence(CAUTION)
+        yield sentence(CAUTION)
 
 
 def wrong(source: Source) -> bool:
@@ -148,7 +148,8 @@ def _s(value: float) -> str:
     return seconds(value * 1e9)
 
 
-def _sentence(words: str) -> str:
+def sentence(words: str) -> str:
+    """With a capital."""
     return words[:1].upper() + words[1:]
 
 

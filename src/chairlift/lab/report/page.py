@@ -14,8 +14,11 @@ from chairlift.records.metrics import NOT_OBSERVABLE
 
 @dataclass(frozen=True)
 class Block:
-    """A picture or a table."""
+    """A picture or a table, with a heading or without."""
 
+    heading: str = ""
+    words: str = ""
+    """Under the heading."""
     name: str = ""
     svg: str = ""
     caption: str = ""

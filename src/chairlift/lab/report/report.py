@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +12,18 @@ from chairlift.core.request import Nanoseconds
 from chairlift.lab.report import charts
 from chairlift.lab.report.definitions import definitions
 from chairlift.lab.report.figures import RunFigures, figures
-from chairlift.lab.report.findings import cautions, key_of, lead, listed, wrong
+from chairlift.lab.report.findings import cautions, key_of, lead, listed, sentence, wrong
+from chairlift.lab.report.groups import MOST_PANELS, group_name, representatives, short_labels
 from chairlift.lab.report.page import Block, Section, page
 from chairlift.lab.report.palette import Theme, in_variables
 from chairlift.lab.report.render import chart_svg, png
 from chairlift.lab.report.series import kv_use, queue
 from chairlift.lab.report.slots import Panel, SlotPicture, caption, slot_picture
-from chairlift.lab.report.sources import POLICY_ORDER, RunView, Source
+from chairlift.lab.report.sources import RunView, Source
 from chairlift.lab.report.tables import latency_table, ledger_table, study_table, summary_table, what_was_run
 from chairlift.lab.report.window import chosen, closer
 
 PAGE = "report.html"
-_MOST_PANELS = 6
-"""Runs in one picture."""
 _MOST_GROUPS = 3
 """Loads with pictures of their own."""
 
@@ -108,7 +107,8 @@ class _Draft:
         groups = source.groups()
         if source.study is not None:
             # Runs of one load beside each other are what a study compares; the rest is in its tables.
-            groups = sorted(groups, key=lambda group: -len({view.policy for view in group}))
+            # Those first that computed the most for nothing: there is something to see.
+            groups = sorted(groups, key=lambda group: (-len({view.policy for view in group}), self._useful(group)))
         self.groups = groups[:_MOST_GROUPS]
 
     @property
@@ -130,7 +130,7 @@ class _Draft:
 
     def lead(self) -> Iterator[str]:
         if self.source.study is not None:
-            yield from self.source.study.sentences
+            yield from map(sentence, self.source.study.sentences)
             return
         for group in self.groups:
             yield lead(group, self._figures(group))
@@ -142,10 +142,10 @@ class _Draft:
         for at, group in enumerate(self.groups):
             several = len(self.groups) > 1
             name = f"-{at + 1}" if several else ""
-            about = f": {_name(group)}" if several else ""
+            about = f": {group_name(group)}" if several else ""
             if study is None:
                 yield Section(f"Main figures{about}", blocks=[Block(table=summary_table(self._figures(group)))])
-            drawn = _representatives(group)
+            drawn = representatives(group)
             yield from self._slots(drawn, name, about)
             yield from self._ledger(drawn, name, about)
             if study is None or at == 0:
@@ -163,9 +163,13 @@ class _Draft:
             yield Section("Verdicts", verdicts=study.verdicts)
         blocks = []
         for table in study.tables:
+            first, _, rest = table.title.partition(". ")
+            numbers = Block(heading=first.removesuffix("."), words=rest, table=study_table(table))
             if (spec := charts.study_chart(table)) is not None:
-                blocks.append(self._block(f"table-{table.name}", spec, ""))
-            blocks.append(Block(table=study_table(table)))
+                drawn = self._block(f"table-{table.name}", spec, "")
+                blocks.append(replace(drawn, heading=numbers.heading, words=rest))
+                numbers = replace(numbers, heading="", words="")
+            blocks.append(numbers)
         if blocks:
             yield Section("What was measured", blocks=blocks)
         every = [self.told[key_of(view)] for view in self.source.runs]
@@ -175,7 +179,7 @@ class _Draft:
         seen = [view for view in views if view.grid is not None]
         if not seen:
             return
-        panels = [_panel(view) for view in seen]
+        panels = [_panel(view, label) for view, label in zip(seen, short_labels(seen), strict=True)]
         length = max(view.length for view in seen)
         pairs = [(panel.grid, panel.zero) for panel in panels]
         start, stop = chosen(pairs, length, self.options.start, self.options.stop)
@@ -187,7 +191,7 @@ class _Draft:
         yield Section(f"Slots over time{about}", text=[_SLOTS], blocks=blocks)
 
     def _ledger(self, views: Sequence[RunView], name: str, about: str) -> Iterator[Section]:
-        told = self._figures(views)
+        told = [replace(one, label=label) for one, label in zip(self._figures(views), short_labels(views), strict=True)]
         spec, table = charts.ledger_chart(told), ledger_table(told)
         if spec is not None and table is not None:
             self.kinds.add("ledger")
@@ -195,7 +199,7 @@ class _Draft:
             yield Section(f"Where the time went{about}", blocks=blocks)
 
     def _latencies(self, views: Sequence[RunView], name: str, about: str) -> Iterator[Section]:
-        told = self._figures(views)
+        told = [replace(one, label=label) for one, label in zip(self._figures(views), short_labels(views), strict=True)]
         blocks = []
         if (spec := charts.percentile_chart(told)) is not None:
             blocks.append(self._block(f"percentiles{name}", spec, "The line goes from the median to the maximum."))
@@ -206,7 +210,7 @@ class _Draft:
         yield Section(f"Latencies{about}", text=[f"As the {seen} saw them."], blocks=blocks)
 
     def _timelines(self, views: Sequence[RunView], name: str, about: str) -> Iterator[Section]:
-        labels = [view.label for view in views]
+        labels = short_labels(views)
         queues, pools = [queue(view) for view in views], [kv_use(view) for view in views]
         times = [at for line in (*queues, *pools) for at, _ in line.points]
         length = max([*times, *(view.length / 1e9 for view in views)], default=0.0)
@@ -220,7 +224,7 @@ class _Draft:
         yield Section(f"Queue and KV cache{about}", text=[f"Not observable: {one}." for one in silent], blocks=blocks)
 
     def _ran(self) -> Section:
-        views = self.source.runs[:_MOST_PANELS]
+        views = self.source.runs[:MOST_PANELS]
         blocks = [Block(table=table) for table in what_was_run(views)]
         text = []
         if len(self.source.runs) > len(views):
@@ -243,29 +247,18 @@ class _Draft:
     def _figures(self, views: Sequence[RunView]) -> list[RunFigures]:
         return [self.told[key_of(view)] for view in views]
 
+    def _useful(self, views: Sequence[RunView]) -> float:
+        """The least share of useful tokens among runs."""
+        used = [
+            one.usage.useful for one in self._figures(views) if one.usage is not None and one.usage.useful is not None
+        ]
+        return min(used, default=1.0)
+
     def _first_labels(self) -> Sequence[RunView]:
-        return self.groups[0][:_MOST_PANELS]
+        return self.groups[0][:MOST_PANELS]
 
 
-def _representatives(group: Sequence[RunView]) -> Sequence[RunView]:
-    """Runs that a picture shows, in the order of their policies: all, or where there are too many the last under each
-    policy, since what a study tries out comes before what it then repeats.
-    """
-    if len(group) > _MOST_PANELS:
-        last = {view.policy: view for view in group}
-        group = list(last.values()) if len(last) > 1 else group[:_MOST_PANELS]
-    return sorted(group, key=lambda view: POLICY_ORDER.index(view.policy) if view.policy in POLICY_ORDER else -1)
-
-
-def _name(group: Sequence[RunView]) -> str:
-    """A group of runs by what their labels begin with alike, else by their load."""
-    first = group[0].label
-    most = next((at for at in range(len(first)) if any(view.label[: at + 1] != first[: at + 1] for view in group)), 0)
-    alike = first[:most].strip(" ,:-")
-    return alike if len(group) > 1 and len(alike) > 1 else group[0].load_name
-
-
-def _panel(view: RunView) -> Panel:
+def _panel(view: RunView, label: str) -> Panel:
     grid = view.grid
     if grid is None:
         raise RecordError(f"{view.folder} has no records of its slots.")
@@ -275,7 +268,7 @@ def _panel(view: RunView) -> Panel:
         one.request_id: f"prompt {one.prompt_tokens:,}, output {one.output_tokens:,} tokens, {one.finish_reason}"
         for one in view.requests
     }
-    return Panel(view.label, grid, view.zero, view.zero + view.length, settings.get(name), told)
+    return Panel(label, grid, view.zero, view.zero + view.length, settings.get(name), told)
 
 
 def _own_patterns(svg: str, name: str) -> str:

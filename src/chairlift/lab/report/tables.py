@@ -104,7 +104,7 @@ def study_table(table: StudyTable) -> Table:
     """A table of a study, as it stands."""
     rows = tuple(tuple(_cell(cell) for cell in row) for row in table.rows)
     wordy = {at for at in range(len(table.columns)) if any(isinstance(row[at], str) for row in table.rows)}
-    return Table(table.title, tuple(column.heading for column in table.columns), rows, wordy=frozenset(wordy))
+    return Table("", tuple(column.heading for column in table.columns), rows, wordy=frozenset(wordy))
 
 
 def what_was_run(views: Sequence[RunView]) -> list[Table]:

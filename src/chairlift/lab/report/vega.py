@@ -39,7 +39,11 @@ def lines_of(labels: Sequence[str]) -> Spec:
     """Colour and dashes of each line."""
     colours = [colour(LINES[at % len(LINES)]) for at in range(len(labels))]
     dashes = [_DASHES[at % len(_DASHES)] for at in range(len(labels))]
-    legend = None if len(labels) < 2 else {"orient": "top", "title": None, "symbolSize": 500, "symbolStrokeWidth": 2}
+    legend = (
+        None
+        if len(labels) < 2
+        else {"orient": "top", "title": None, "symbolSize": 500, "symbolStrokeWidth": 2, "symbolType": "stroke"}
+    )
     domain = list(labels)
     return {
         "color": {"field": "run", "scale": {"domain": domain, "range": colours}, "legend": legend},
