@@ -62,6 +62,9 @@ class Subject(Protocol):
             ConfigError: there is no such setting, a value cannot be, or settings cannot be changed.
         """
 
+    def block_size(self) -> int | None:
+        """Tokens in a KV block; None where it is not known."""
+
     def prepare(self, several: Iterable[Settings]) -> None:
         """Runs with all of these will come: make room for the largest of them once, so that all run on one KV pool.
 
@@ -130,6 +133,10 @@ class ModelSubject:
         if not config.fit_max_model_len:
             raise ConfigError(f"--max-model-len is {asked:,}; the model was made for {longest:,}: lower it to that.")
         return replace(config.scheduler, max_model_len=longest)
+
+    def block_size(self) -> int:
+        """See Subject.block_size."""
+        return self.loaded.runner.capacity().block_size
 
     def prepare(self, several: Iterable[Settings]) -> None:
         """See Subject.prepare."""
@@ -257,6 +264,10 @@ class SimulatedSubject:
         """See Subject.config."""
         return SimulatedTarget.load(self.name, self._given | by_name(settings)).config
 
+    def block_size(self) -> int:
+        """See Subject.block_size."""
+        return SimulatedTarget.load(self.name, self._given).settings.block_size
+
     def prepare(self, several: Iterable[Settings]) -> None:
         """Nothing is held: only whether the settings can be is looked at."""
         for settings in several:
@@ -301,6 +312,9 @@ class ServerSubject:
     def config(self, settings: Settings) -> None:
         """Nobody here knows its settings."""
         self._refuse(settings)
+
+    def block_size(self) -> None:
+        """Nobody here knows it."""
 
     def prepare(self, several: Iterable[Settings]) -> None:
         """See Subject.prepare."""

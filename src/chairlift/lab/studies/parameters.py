@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Final
 
 from chairlift.core.errors import ChairliftError, ConfigError
 from chairlift.lab.loads.files import load_from_pairs
@@ -12,6 +12,7 @@ from chairlift.lab.loads.schedule import Schedule
 from chairlift.lab.measured import Measured
 from chairlift.lab.studies.child import attempt
 from chairlift.lab.studies.folder import Cell, Column
+from chairlift.lab.studies.parameter_cases import SHARES, Case, groups
 from chairlift.lab.studies.study import Study
 from chairlift.lab.studies.words import number, percent, seconds
 from chairlift.lab.subjects import ModelSubject, Settings
@@ -35,20 +36,6 @@ _ROOM: Final = 3
 """A memory-limited process gets one part in so many of what the machine allows."""
 _WORSE, _LONGER, _MORE = 0.95, 1.2, 1.1
 """Beside the middle value: less than this output, or waits longer than this without so much more output."""
-
-Place = Literal["low", "middle", "high"]
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One value of one parameter."""
-
-    parameter: str
-    """Its flag."""
-    place: Place
-    """Beside the other values of it."""
-    value: str
-    settings: Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +106,10 @@ async def parameters(study: Study) -> None:
             f"a parameter can only be tried by changing it, and {study.subject.name} is a server with settings of its "
             "own: give the model itself as TARGET, or sim:DEVICE/MODEL."
         )
-    groups = _groups(study)
-    study.subject.prepare([study.settings | dict(one.settings) for _, cases in groups for one in cases])
+    several = groups(study)
+    study.subject.prepare([study.settings | dict(one.settings) for _, cases in several for one in cases])
     tried: list[Tried] = []
-    for load, cases in groups:
+    for load, cases in several:
         for one in cases:
             tried.append(await _try(study, load, one))  # noqa: PERF401 - one after the other
     tried += await _memory_share(study)
@@ -138,83 +125,6 @@ async def parameters(study: Study) -> None:
     )
     _say(study, judged)
     await partial_batches(study)
-
-
-def _groups(study: Study) -> list[tuple[str, list[Case]]]:
-    """Cases by the load that they run on."""
-    small = study.quick
-    crowd = f"name=crowd arrivals=burst arrivals.size=48 prompt=16 output={12 if small else 32}"
-    long = 384 if small else 768
-    prompts = (
-        f"name=long-prompts arrivals=closed arrivals.users=4 count={12 if small else 24} prompt=bimodal "
-        f"prompt.short=24 prompt.long={long} prompt.ratio=2:1 prompt.order=cycle output={16 if small else 32}"
-    )
-    lengths = (
-        f"name=two-lengths arrivals=burst arrivals.size=12 prompt=bimodal prompt.short=32 prompt.long=256 "
-        f"prompt.ratio=3:1 prompt.order=cycle output={16 if small else 32}"
-    )
-    base = {"policy": "continuous"}
-    seqs = base | {"max_num_batched_tokens": 512}
-    tokens = base | {"max_num_seqs": 8, "max_model_len": long + 64}
-    whole = long + 64
-    pool = base | {"num_kv_blocks": _blocks(study, 1024), "max_num_batched_tokens": 512}
-    growing = f"name=growing arrivals=burst arrivals.size=16 prompt=64 output={48 if small else 96}"
-    return [
-        (
-            crowd,
-            [
-                Case("--max-num-seqs", "low", "2", seqs | {"max_num_seqs": 2}),
-                Case("--max-num-seqs", "middle", "16", seqs | {"max_num_seqs": 16}),
-                Case("--max-num-seqs", "high", "48", seqs | {"max_num_seqs": 48}),
-            ],
-        ),
-        (
-            prompts,
-            [
-                Case("--max-num-batched-tokens", "low", "16", tokens | {"max_num_batched_tokens": 16}),
-                Case("--max-num-batched-tokens", "middle", "128", tokens | {"max_num_batched_tokens": 128}),
-                Case("--max-num-batched-tokens", "high", str(whole), tokens | {"max_num_batched_tokens": whole}),
-                Case(
-                    "--no-enable-chunked-prefill",
-                    "high",
-                    f"steps of {whole}",
-                    tokens | {"max_num_batched_tokens": whole, "enable_chunked_prefill": False},
-                ),
-            ],
-        ),
-        (
-            lengths,
-            [
-                Case("--max-model-len", "low", "128", pool | {"max_model_len": 128}),
-                Case("--max-model-len", "middle", "320, reserved whole", pool | _naive(320)),
-                Case("--max-model-len", "high", "1024, reserved whole", pool | _naive(1024)),
-                Case("--max-model-len", "middle", "1024, held as needed", pool | {"max_model_len": 1024}),
-            ],
-        ),
-        (
-            growing,
-            [
-                Case("--num-kv-blocks", "low", "256 tokens", _pool(study, pool, 256)),
-                Case("--num-kv-blocks", "middle", "4096 tokens", _pool(study, pool, 4096)),
-            ],
-        ),
-    ]
-
-
-def _naive(length: int) -> dict[str, Any]:
-    return {"max_model_len": length, "kv_reservation": "model_len"}
-
-
-def _pool(study: Study, base: Settings, tokens: int) -> dict[str, Any]:
-    return {**base, "num_kv_blocks": _blocks(study, tokens), "max_model_len": 256, "max_num_seqs": 16}
-
-
-def _blocks(study: Study, tokens: int) -> int:
-    """KV blocks that hold so many tokens, by the target's block size."""
-    size = 16
-    if isinstance(study.subject, ModelSubject):
-        size = study.subject.loaded.runner.capacity().block_size
-    return -(-tokens // size)
 
 
 async def _try(study: Study, load: str, case: Case) -> Tried:
@@ -252,7 +162,7 @@ def _happened(run: Measured) -> str:
 async def _memory_share(study: Study) -> list[Tried]:
     """Too low and too high a share of memory; on a real device in a process of its own, so that nobody else is hurt."""
     name, subject = "gpu_memory_utilization", study.subject
-    low, high = (Case(f"--{name.replace('_', '-')}", place, str(share), {name: share}) for place, share in _SHARES)
+    low, high = (Case(f"--{name.replace('_', '-')}", place, str(share), {name: share}) for place, share in SHARES)
     if not isinstance(subject, ModelSubject):
         load = "name=large-steps arrivals=burst arrivals.size=8 prompt=1024 output=16"
         steps = {"policy": "continuous", "max_num_batched_tokens": 8192}
@@ -264,9 +174,6 @@ async def _memory_share(study: Study) -> list[Tried]:
         study.say(f"{one.parameter.removeprefix('--')} {one.value}: {done.outcome}")
         tried.append(Tried(one, f"{done.outcome}: {done.words}"))
     return tried
-
-
-_SHARES: Final[tuple[tuple[Place, float], ...]] = (("low", 0.02), ("high", 0.99))
 
 
 def _say(study: Study, judged: Sequence[tuple[Tried, str]]) -> None:
