@@ -17,6 +17,8 @@ from chairlift.lab.targets.bodies import Api, encode
 from chairlift.lab.targets.dialects import DIALECTS, OPENAI, Dialect, of_kind, recognise
 
 _PATIENCE: Final = aiohttp.ClientTimeout(total=10.0)
+_PATIENCE_WITH_ANSWERS: Final = aiohttp.ClientTimeout(total=120.0)
+"""A busy server takes its time; a request that is given up may run on and show in its counters."""
 _FEW, _MANY = 40, 240
 """Words of the two requests that tell how a server counts."""
 
@@ -107,7 +109,7 @@ async def guess_lengths(session: aiohttp.ClientSession, url: str, model: str, ap
         body = encode({"model": model, "max_tokens": 1, "temperature": 0, **asked})
         try:
             headers = {"content-type": "application/json"}
-            async with session.post(url, data=body, headers=headers, timeout=_PATIENCE) as response:
+            async with session.post(url, data=body, headers=headers, timeout=_PATIENCE_WITH_ANSWERS) as response:
                 answer = await response.json(content_type=None)
             counts.append((words, int(answer["usage"]["prompt_tokens"])))
         except (aiohttp.ClientError, OSError, ValueError, TypeError, KeyError):
