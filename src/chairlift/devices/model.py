@@ -155,13 +155,22 @@ class DeviceModel:
 
         Guessed as if the steps grew evenly, which is nearly always right to one step; then looked for around the guess.
         """
-        if most < 1 or self.time(shape) > budget:
+        constant, curve, host = self._constant(shape), self._context_curve(), self.host_time(shape)
+        context, growth = shape.context, shape.growth
+
+        def time(steps: int) -> Nanoseconds:
+            """As self.time(shape, steps)."""
+            return rounded_sum(curve.pieces(context, growth, steps), constant, PER_NANOSECOND) + host * steps
+
+        first = (constant + curve.at(context)) // PER_NANOSECOND + host
+        if most < 1 or first > budget:
             return 0
+        last = (constant + curve.at(context + growth * most)) // PER_NANOSECOND + host
+        guess, stride = _guess_steps(first, (last - first) / most, budget, most), 1
         low, high = 1, most + 1  # low fits; high does not, or is not allowed
-        guess, stride = self._guess_steps(shape, budget, most), 1
         while high - low > 1:
             at = min(max(guess, low + 1), high - 1)
-            if self.time(shape, at) <= budget:
+            if time(at) <= budget:
                 low, guess = at, at + stride
             else:
                 high, guess = at, at - stride
@@ -191,14 +200,6 @@ class DeviceModel:
             "host": self.host_time(shape),
         }
 
-    def _guess_steps(self, shape: StepShape, budget: Nanoseconds, most: int) -> int:
-        """Solve n x first + growth x n (n - 1) / 2 = budget, with the mean growth over `most` steps."""
-        first = self.time(shape)
-        growth = (self.time(shape.after(most)) - first) / most
-        linear = first - growth / 2
-        root = linear * linear + 2 * growth * budget
-        return int(2 * budget / (linear + math.sqrt(root))) if root > 0 and linear > 0 else most
-
     def _context_curve(self) -> Curve:
         return self.step.context_table or Line(self.step.per_context)
 
@@ -222,6 +223,13 @@ class DeviceModel:
             + terms.per_prompt_position * shape.prompt_context
             + terms.per_sequence * shape.logits
         )
+
+
+def _guess_steps(first: Nanoseconds, growth: float, budget: Nanoseconds, most: int) -> int:
+    """Solve n x first + growth x n (n - 1) / 2 = budget, with the mean growth over `most` steps."""
+    linear = first - growth / 2
+    root = linear * linear + 2 * growth * budget
+    return int(2 * budget / (linear + math.sqrt(root))) if root > 0 and linear > 0 else most
 
 
 def _refuse_negative(terms: object, names: tuple[str, ...]) -> None:

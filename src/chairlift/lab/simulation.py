@@ -126,6 +126,9 @@ class PlaybackSource(Observer):
         self._streams: dict[str, int] = {}
         """Numbers of the kinds of stretches in prompts."""
         self._now: Nanoseconds = 0
+        self._following: Nanoseconds | None = None
+        self._looked = False
+        """Whether that is when something comes next: it is looked for anew when something came or ended."""
         self._input_ended = False
 
     # who comes
@@ -133,21 +136,25 @@ class PlaybackSource(Observer):
     def next(self) -> Nanoseconds | None:
         if self._stopped:
             return self._now if self._flying else None
-        following = self._playback.next_due()
-        return self._exhausted() if following is None else following
+        if not self._looked:
+            following = self._playback.next_due()
+            self._following = self._exhausted() if following is None else following
+            self._looked = True
+        return self._following
 
     def take(self, before: Nanoseconds) -> Sequence[Event]:
         if self._stopped:
             leaving, self._flying = self._flying, {}
             return [Departure(before - 1, f"{_PREFIX}{index}") for index in leaving]
+        following = self.next()
+        if following is None or following >= before:
+            return ()
+        self._looked = False
         if due := self._playback.due(before - 1):
             self._now = due[-1].at
             return [self._arrival(one) for one in due]
-        moment = self._exhausted()
-        if moment is None or moment >= before:
-            return ()
         self._input_ended = True
-        return (InputEnd(moment),)
+        return (InputEnd(following),)
 
     def refused(self, arrival: Arrival, verdict: Refused) -> None:
         index, now = request_index(verdict.request_id), arrival.time
@@ -196,6 +203,7 @@ class PlaybackSource(Observer):
 
     def _land(self, index: int, now: Nanoseconds, *, failed: bool) -> None:
         self._now = max(self._now, now)
+        self._looked = False
         self._flying.pop(index, None)
         self._playback.finished(index, now, failed=failed)
 
