@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,23 @@ def test_help_names_every_study(capsys: pytest.CaptureFixture[str]) -> None:
     words = " ".join(capsys.readouterr().out.split())
 
     assert ", ".join(CATALOGUE) in words
+
+
+def test_a_server_is_measured_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The part that needs no settings; what only its engine could tell is left out, and the way out is named."""
+    command = [sys.executable, "-m", "chairlift.lab.client.null_server", "--chunks", "3", "--interval", "0.002"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        url = process.stdout.readline().strip()
+        main(["study", "mixed", url, "--quick", "--out", str(tmp_path / "study")])
+        process.stdin.close()
+    out = " ".join(capsys.readouterr().out.split())
+
+    assert "The load as the target runs it." in out
+    assert "useful, share" not in out
+    assert "Give the model itself as TARGET to see all three policies" in out
+    assert len(StudyRecord.read(tmp_path / "study").runs) == 1
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from chairlift.lab.compare.comparison import run_comparison
     from chairlift.lab.compare.lines import comparison_lines, write
+    from chairlift.lab.subjects import ModelSubject
     from chairlift.lab.targets.named import is_url
 
     if is_url(arguments.target):
@@ -55,15 +56,15 @@ def run(arguments: argparse.Namespace) -> int:
             f"--policy {arguments.policy} makes no sense here: all three are compared. `chairlift bench` runs one."
         )
     load, options = load_of(arguments), _options(arguments)
-    about = TargetFlags.of(arguments)
+    named = TargetFlags.of(arguments).read_tokenizer()
 
     async def work(study: Study) -> list[str]:
+        tokenizer = study.subject.loaded.tokenizer if isinstance(study.subject, ModelSubject) else named
+        count_tokens = None if tokenizer is None else lambda text: len(tokenizer.encode(text))
         comparison = await run_comparison(study, load, options, count_tokens)
         write(study, comparison)
         return list(comparison_lines(study, comparison))
 
-    tokenizer = about.read_tokenizer()
-    count_tokens = None if tokenizer is None else lambda text: len(tokenizer.encode(text))
     return run_study(arguments, f"compare {load.name}".strip(), work)
 
 

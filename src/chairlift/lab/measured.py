@@ -39,8 +39,8 @@ DEFINITIONS: Final[Mapping[str, str]] = {
     "have none.",
     "prefill_gflops": "[GFLOP/s] operations of all steps that carried prompt tokens / their device time.",
     "decode_gflops": "[GFLOP/s] operations of all steps that carried none / their device time.",
-    "prefill_gbs": "[GB/s] bytes of weights, keys and values moved in all steps that carried prompt tokens / their "
-    "device time; activations are not counted.",
+    "prefill_gbs": "[GB/s] bytes of weights (as stored), keys and values that all steps with prompt tokens read and "
+    "write / their device time. Activations, and weights that the device keeps in a wider format, are not counted.",
     "decode_gbs": "[GB/s] the same of all steps that carried none.",
 }
 

@@ -46,3 +46,11 @@ def test_a_verdict_shows_what_was_seen_and_what_to_change() -> None:
         "",
         "Note: One run.",
     ]
+
+
+def test_what_a_target_does_not_tell_takes_no_room() -> None:
+    """A column without a single value is left out; one with some has dashes."""
+    columns = (Column("users"), Column("busy", "share"), Column("rate", "tokens/s"))
+    one = table("t", "A table.", columns, [(1, None, None), (2, None, 3.5)])
+
+    assert list(table_lines(one))[1:] == ["users  rate, tokens/s", "    1               -", "    2             3.5"]

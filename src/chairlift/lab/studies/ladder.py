@@ -16,6 +16,7 @@ from chairlift.lab.studies.folder import Cell, Column, Verdict
 from chairlift.lab.studies.study import Study
 from chairlift.lab.studies.sweep import BEND_WORDS, bend, concurrency_settings
 from chairlift.lab.studies.words import NONE, number, percent, seconds
+from chairlift.records.metrics import NOT_OBSERVABLE
 from chairlift.records.reader import Run
 
 _BETWEEN: Final = "time_between_tokens"
@@ -236,8 +237,12 @@ def _smaller_step(config: SchedulerConfig, runs: Mapping[int, Measured], best: i
 
 def _say_tail(study: Study, run: Measured, runs: Mapping[int, Measured] | None) -> None:
     middle, tail = run.figure(_BETWEEN, 50), run.figure(_BETWEEN, 99)
-    text = f"Rung 3: with mixed lengths the time between tokens is {seconds(middle)} (p50) and {seconds(tail)} (p99)"
-    if middle and tail:
+    if middle is None or tail is None:
+        text = f"Rung 3: with mixed lengths the time between tokens is {NOT_OBSERVABLE}"
+    else:
+        text = (
+            f"Rung 3: with mixed lengths the time between tokens is {seconds(middle)} (p50) and {seconds(tail)} (p99)"
+        )
         text += f", {number(tail / middle)} times as long"
     engine = run.engine
     if engine is not None and engine.kv_blocks:

@@ -34,7 +34,7 @@ def study_lines(record: StudyRecord) -> Iterator[str]:
 def table_lines(one: Table) -> Iterator[str]:
     """Its title, its headings, its rows; words to the left, numbers to the right. Curves stand side by side."""
     yield from textwrap.wrap(one.title, _WIDTH)
-    one = _side_by_side(one)
+    one = _known_columns(_side_by_side(one))
     shown = one.rows[:_MOST_ROWS]
     grid = [[column.heading for column in one.columns], *([_cell(cell) for cell in row] for row in shown)]
     widths = [max(len(line[place]) for line in grid) for place in range(len(one.columns))]
@@ -47,6 +47,13 @@ def table_lines(one: Table) -> Iterator[str]:
         yield "  ".join(cells).rstrip()
     if len(one.rows) > len(shown):
         yield f"... and {len(one.rows) - len(shown)} rows more in study.json"
+
+
+def _known_columns(one: Table) -> Table:
+    """Without columns that have nothing in any row, such as what a server does not tell."""
+    kept = [i for i in range(len(one.columns)) if not one.rows or any(row[i] is not None for row in one.rows)]
+    rows = tuple(tuple(row[i] for i in kept) for row in one.rows)
+    return Table(one.name, one.title, tuple(one.columns[i] for i in kept), rows)
 
 
 def _side_by_side(one: Table) -> Table:

@@ -175,13 +175,11 @@ def binding_constraint(
             users do, nothing binds.
     """
     engine = run.engine
-    if engine is None or config is None:
-        return "what binds is not known: the target does not say"
-    if engine.preemptions or engine.kv_peak >= _FULL * engine.kv_blocks:
+    if engine is not None and (engine.preemptions or engine.kv_peak >= _FULL * engine.kv_blocks):
         held = f"{engine.kv_peak:,} of {engine.kv_blocks:,} KV blocks held"
         return f"memory binds: {held}, {engine.preemptions} preemptions"
     window = run.result.summary.window
-    if window is not None and window.peak > config.max_rows and engine.running_peak >= config.max_rows:
+    if engine is not None and config is not None and window is not None and window.peak > config.max_rows:
         most = f"{engine.running_peak} ran at once, the most that is allowed"
         return f"a setting binds: {most}, and {number(engine.waiting_mean)} waited on average"
     if before is not None:
@@ -189,6 +187,8 @@ def binding_constraint(
         low, high = fewer.tokens_per_second, run.tokens_per_second
         if low and high and elasticity(low, high, few, many) > _RISING:
             return f"nothing binds yet: from {few} to {many} users output rose {number(high / low)} times"
+    if engine is None:
+        return "what binds is not known: the target does not say"
     rows = f"with {engine.rows_mean:.1f} rows a step"
     return f"the device binds: it was busy for {percent(engine.busy)} of the time {rows}"
 
