@@ -17,18 +17,18 @@ from chairlift.advisor.evaluate.run import Problem
 from chairlift.advisor.evaluate.targets import Targets
 from chairlift.core.config import POLICIES, PolicyName
 
-SIZES: Final = (2, 4, 8, 16, 32, 64, 128, 256, 512)
-"""batch_size, max_batch_size and max_num_seqs that are tried, as far as load, device and step budget allow."""
+SIZES: Final = (2, 8, 32, 128, 512)
+"""batch_size, max_batch_size and max_num_seqs that are tried first, as far as load, device and step budget allow; then
+half and twice the best of them."""
 DELAYS: Final = (0, 5_000_000, 20_000_000, 50_000_000, 200_000_000, 1_000_000_000)
 """ns: max_queue_delay that are tried at the best size without a delay."""
 BUDGETS: Final = (512, 2048, 8192)
 """max_num_batched_tokens that are tried at the best max_num_seqs; more rows than tokens cannot be."""
-_SIZE_SETTING: Final[Mapping[PolicyName, str]] = {
+SIZE_SETTING: Final[Mapping[PolicyName, str]] = {
     "static": "batch_size",
     "dynamic": "max_batch_size",
     "continuous": "max_num_seqs",
 }
-_FINALISTS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class Contender:
     """policy included."""
     outcomes: tuple[Outcome, ...]
     """One for each round."""
-    tried: int
-    """Settings that were looked at."""
+    tried: tuple[Outcome, ...]
+    """What was looked at on the first round to find them."""
 
     def values(self, targets: Targets) -> list[float] | None:
         """The objective's in each round; None where one round has none."""
@@ -64,37 +64,31 @@ class Contender:
 def search(pool: Pool, problem: Problem, load: Rounds, targets: Targets) -> dict[PolicyName, Contender]:
     """The best of each policy.
 
-    All sizes of all policies are tried on the first round at once; then the delays or step budgets at the best size;
-    the best two of each policy are lived through on every round.
+    Sizes are tried on the first round; then the delays or step budgets at the best size; the best of each policy is
+    lived through on every round.
     """
     tried: dict[PolicyName, list[Outcome]] = {policy: [] for policy in POLICIES}
-    _try(pool, problem, load, [_sized(policy, size) for policy in POLICIES for size in _sizes(problem, load)], tried)
-    more = [
+    sized = [_sized(policy, size) for policy in POLICIES for size in _sizes(problem, load, policy)]
+    _try(pool, problem, load, sized, tried)
+    near = [
+        _sized(policy, size)
+        for policy in POLICIES
+        for size in _around(best(tried[policy], targets), policy, problem, load)
+    ]
+    _try(pool, problem, load, near, tried)
+    beside = [
         settings
         for policy in POLICIES
         for settings in _beside(policy, best(tried[policy], targets).settings, problem, load)
     ]
-    _try(pool, problem, load, more, tried)
-    finals: dict[PolicyName, list[Outcome]] = {
-        policy: sorted(several, key=targets.rank, reverse=True)[:_FINALISTS] for policy, several in tried.items()
-    }
-    trials = [
-        Trial(problem, one.settings, again) for few in finals.values() for one in few for again in load.rounds[1:]
-    ]
+    _try(pool, problem, load, beside, tried)
+    finals = {policy: best(several, targets) for policy, several in tried.items()}
+    trials = [Trial(problem, one.settings, again) for one in finals.values() for again in load.rounds[1:]]
     outcomes = iter(pool.run(trials))
-    found: dict[PolicyName, Contender] = {}
-    for policy, few in finals.items():
-        contenders = [
-            Contender(
-                policy,
-                one.settings,
-                (one, *(next(outcomes) for _ in load.rounds[1:])),
-                len(tried[policy]),
-            )
-            for one in few
-        ]
-        found[policy] = max(contenders, key=lambda one: one.rank(targets))
-    return found
+    return {
+        policy: Contender(policy, one.settings, (one, *(next(outcomes) for _ in load.rounds[1:])), tuple(tried[policy]))
+        for policy, one in finals.items()
+    }
 
 
 def best(outcomes: Sequence[Outcome], targets: Targets) -> Outcome:
@@ -114,24 +108,38 @@ def _try(
 
 
 def _sized(policy: PolicyName, size: int) -> dict[str, Any]:
-    settings: dict[str, Any] = {"policy": policy, _SIZE_SETTING[policy]: size}
+    settings: dict[str, Any] = {"policy": policy, SIZE_SETTING[policy]: size}
     return settings | {"max_queue_delay": 0} if policy == "dynamic" else settings
 
 
-def _sizes(problem: Problem, load: Rounds) -> list[int]:
+def _sizes(problem: Problem, load: Rounds, policy: PolicyName) -> list[int]:
     """Sizes that can make a difference: not above what can ever be there together, nor a step's rows or tokens."""
-    budget = problem.config({}).max_num_batched_tokens
-    most = max(2, min(load.most_at_once, problem.device.valid.rows, budget))
+    if SIZE_SETTING[policy] in problem.fixed:
+        return [int(problem.settings[SIZE_SETTING[policy]])]
+    most = _most(problem, load)
     return [*(size for size in SIZES if size < most), *([most] if most <= SIZES[-1] else [])]
+
+
+def _around(found: Outcome, policy: PolicyName, problem: Problem, load: Rounds) -> list[int]:
+    """Half and twice the best of SIZES."""
+    if SIZE_SETTING[policy] in problem.fixed:
+        return []
+    size, known = int(found.settings[SIZE_SETTING[policy]]), _sizes(problem, load, policy)
+    return [one for one in (size // 2, 2 * size) if 2 <= one <= _most(problem, load) and one not in known]
+
+
+def _most(problem: Problem, load: Rounds) -> int:
+    budget = int(problem.settings["max_num_batched_tokens"])
+    return max(2, min(load.most_at_once, problem.device.valid.rows, budget))
 
 
 def _beside(
     policy: PolicyName, settings: Mapping[str, Any], problem: Problem, load: Rounds
 ) -> Iterator[dict[str, Any]]:
     """What is tried at a policy's best size."""
-    if policy == "dynamic" and not load.offline:
+    if policy == "dynamic" and not load.offline and "max_queue_delay" not in problem.fixed:
         yield from ({**settings, "max_queue_delay": delay} for delay in DELAYS if delay)
-    if policy == "continuous" and "max_num_batched_tokens" not in problem.settings.get("given", ()):
+    if policy == "continuous" and "max_num_batched_tokens" not in problem.fixed:
         now = problem.config(settings)
         most = problem.device.valid.tokens
         for budget in BUDGETS:

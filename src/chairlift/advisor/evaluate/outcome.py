@@ -71,6 +71,8 @@ class Figures:
     """Of the pool."""
     preemptions: int
     steps: int
+    batches: int
+    """Closed batches; 0 under continuous."""
     waits: Mapping[str, float]
     """s that requests spent in the queue, mean over all requests, by the reason that the scheduler gave."""
 

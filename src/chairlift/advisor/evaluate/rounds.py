@@ -13,13 +13,17 @@ from typing import Final
 
 from chairlift.core.errors import ConfigError
 from chairlift.lab.compare.fairness import offline
-from chairlift.lab.loads.arrivals import Burst, ClosedLoop, TraceReplay
+from chairlift.lab.loads.arrivals import ClosedLoop, TraceReplay
 from chairlift.lab.loads.load import Load
 from chairlift.lab.loads.request import At, ScheduledRequest
 from chairlift.lab.loads.schedule import Schedule
 
 REQUESTS: Final = 400
 """Most requests of a round, unless told otherwise."""
+TOKENS: Final = 1_500_000
+"""A round ends with the request that reaches so many tokens of prompts and answers, so that long prompts do not make it
+long; but not before LEAST requests."""
+LEAST: Final = 50
 
 
 class Listed(Schedule):
@@ -62,6 +66,8 @@ class Rounds:
     """Most tokens of prompt and permitted answer together, over all rounds."""
     notes: tuple[str, ...]
     """What was cut or left out."""
+    cut: bool
+    """Whether the load goes on after what is simulated of it."""
 
     @property
     def first(self) -> Round:
@@ -79,9 +85,13 @@ class Rounds:
 
     @property
     def most_at_once(self) -> int:
-        """Requests that can ever be there together."""
+        """Requests that can ever be there together; of a load that was cut short, a quarter: a batch of all that is
+        left of it would say nothing about the next one.
+        """
         requests = len(self.first.schedule)
-        return min(requests, self.load.arrivals.users) if isinstance(self.load.arrivals, ClosedLoop) else requests
+        if isinstance(self.load.arrivals, ClosedLoop):
+            return min(requests, self.load.arrivals.users)
+        return max(1, requests // 4) if self.cut else requests
 
 
 def rounds_of(load: Load, *, count: int, requests: int = REQUESTS, longest: int | None = None) -> Rounds:
@@ -99,37 +109,68 @@ def rounds_of(load: Load, *, count: int, requests: int = REQUESTS, longest: int 
     if count < 1 or requests < 1:
         raise ConfigError(f"{count} rounds of {requests} requests say nothing; both must be at least 1.")
     windows = isinstance(load.arrivals, TraceReplay) and not load.arrivals.follow
-    made = list(_windows(load, count, requests)) if windows else list(_drawn(load, count, requests))
-    notes = [*_cut_note(load, requests, windows=windows, count=len(made))]
-    if longest is not None:
-        whole = sum(map(len, made))
-        made = [_renumbered([one for one in each if _length(one) <= longest]) for each in made]
-        if left_out := whole - sum(map(len, made)):
-            notes.append(
-                f"{left_out:,} of {whole:,} requests are longer than {longest:,} tokens, more than the model or the "
-                "device model holds: left out."
-            )
+    drawn = list(_windows(load, count, requests, longest) if windows else _drawn(load, count, requests, longest))
+    made = [one.requests for one in drawn]
     if not made or not all(made):
         raise ConfigError("the load has no request that can be simulated: none, or none short enough.")
+    cut = any(one.cut for one in drawn)
     return Rounds(
         load=load,
         rounds=tuple(Round(Listed(load, each)) for each in made),
         longest=max(_length(one) for each in made for one in each),
-        notes=tuple(notes),
+        notes=tuple(_notes(drawn, longest, windows=windows)),
+        cut=cut,
     )
 
 
-def _drawn(load: Load, count: int, requests: int) -> Iterator[list[ScheduledRequest]]:
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    requests: list[ScheduledRequest]
+    left_out: int
+    cut: bool
+
+
+def _drawn(load: Load, count: int, requests: int, longest: int | None) -> Iterator[_Drawn]:
     for number in range(count):
-        yield list(itertools.islice(Schedule(replace(load, seed=load.seed + number)), requests))
+        yield _taken(iter(Schedule(replace(load, seed=load.seed + number))), requests, longest)
 
 
-def _windows(load: Load, count: int, requests: int) -> Iterator[list[ScheduledRequest]]:
+def _windows(load: Load, count: int, requests: int, longest: int | None) -> Iterator[_Drawn]:
     whole = list(Schedule(load))
-    spare = max(0, len(whole) - requests)
-    starts = sorted({round(number * spare / max(1, count - 1)) for number in range(count)})
-    for start in starts:
-        yield _renumbered(whole[start : start + requests])
+    size = len(_taken(iter(whole), requests, longest).requests)
+    spare = max(0, len(whole) - size)
+    for start in sorted({round(number * spare / max(1, count - 1)) for number in range(count)}):
+        taken = _taken(itertools.islice(whole, start, None), requests, longest)
+        yield replace(taken, requests=_renumbered(taken.requests), cut=spare > 0)
+
+
+def _taken(source: Iterator[ScheduledRequest], most: int, longest: int | None) -> _Drawn:
+    """The first requests that are not too long."""
+    taken: list[ScheduledRequest] = []
+    tokens = left_out = 0
+    for one in source:
+        if len(taken) >= most or (tokens >= TOKENS and len(taken) >= LEAST):
+            return _Drawn(taken, left_out, cut=True)
+        if longest is not None and _length(one) > longest:
+            left_out += 1
+            continue
+        taken.append(one)
+        tokens += one.prompt_tokens + one.output_tokens
+    return _Drawn(taken if not left_out else _renumbered(taken), left_out, cut=False)
+
+
+def _notes(drawn: Sequence[_Drawn], longest: int | None, *, windows: bool) -> Iterator[str]:
+    sizes = sorted({len(one.requests) for one in drawn})
+    most = f"{sizes[0]:,} to {sizes[-1]:,}" if len(sizes) > 1 else f"{sizes[0]:,}"
+    if windows and any(one.cut for one in drawn):
+        yield (
+            f"simulated: {len(drawn)} stretches of {most} consecutive requests, evenly spread over the trace "
+            "(--requests, --rounds)"
+        )
+    elif any(one.cut for one in drawn):
+        yield f"simulated: the first {most} requests, {len(drawn)} times with seeds of their own (--requests, --rounds)"
+    if left_out := sum(one.left_out for one in drawn):
+        yield f"{left_out:,} requests are left out: longer than the {longest or 0:,} tokens of the model's context"
 
 
 def _renumbered(requests: Sequence[ScheduledRequest]) -> list[ScheduledRequest]:
@@ -143,17 +184,6 @@ def _renumbered(requests: Sequence[ScheduledRequest]) -> list[ScheduledRequest]:
         for index, one in enumerate(requests)
         if isinstance(one.start, At)
     ]
-
-
-def _cut_note(load: Load, requests: int, *, windows: bool, count: int) -> Iterator[str]:
-    stretches = f"{count} stretches of up to {requests:,} consecutive requests, evenly spread over the trace"
-    if windows:
-        yield f"simulated: {stretches} (--requests, --rounds)."
-    elif load.count is None or load.count > requests:
-        size = load.arrivals.size if isinstance(load.arrivals, Burst) and load.arrivals.every is None else load.count
-        if size is None or size > requests:
-            of = "" if size is None else f" of {size:,}"
-            yield f"simulated: up to {requests:,}{of} requests (--requests), {count} times with seeds of their own."
 
 
 def _length(request: ScheduledRequest) -> int:

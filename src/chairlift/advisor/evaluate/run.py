@@ -41,6 +41,8 @@ class Problem:
     """Fields of SchedulerConfig and SimulatorSettings, by name; a trial's own come on top."""
     limits: Limits | None = None
     """For the share of requests that met them."""
+    fixed: frozenset[str] = frozenset()
+    """Settings that the user has decided: a search leaves them as they are."""
 
     def config(self, settings: Mapping[str, Any]) -> SchedulerConfig:
         """The scheduler's settings of a trial.
@@ -113,6 +115,7 @@ def _figures(run: SimulatedRun, watch: Watch, traces: Sequence[RequestTrace], li
         blocks=run.capacity.num_blocks,
         preemptions=run.result.counters.preemptions,
         steps=ledger.steps,
+        batches=run.result.counters.batches,
         waits={str(reason): time / _SECOND / len(traces) for reason, time in watch.waits.most_common()},
     )
 
