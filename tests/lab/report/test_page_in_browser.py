@@ -1,3 +1,5 @@
+from typing import get_args
+
 import pytest
 
 from chairlift.core.config import POLICIES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -237,12 +238,12 @@ class _Draft:
         self.slots.append(picture)
         self.kinds.add("slots")
         self.pictures[name] = picture.svg
-        return Block(name=name, svg=in_variables(_own_patterns(picture.svg, name)), caption=words)
+        return Block(name=name, svg=in_variables(_own_ids(picture.svg, name)), caption=words)
 
     def _block(self, name: str, spec: Mapping[str, Any], words: str) -> Block:
         svg = chart_svg(spec)
         self.pictures[name] = svg
-        return Block(name=name, svg=in_variables(_own_patterns(svg, name)), caption=words)
+        return Block(name=name, svg=in_variables(_own_ids(svg, name)), caption=words)
 
     def _figures(self, views: Sequence[RunView]) -> list[RunFigures]:
         return [self.told[key_of(view)] for view in views]
@@ -271,6 +272,9 @@ def _panel(view: RunView, label: str) -> Panel:
     return Panel(label, grid, view.zero, view.zero + view.length, settings.get(name), told)
 
 
-def _own_patterns(svg: str, name: str) -> str:
-    """Pictures of one page must not share ids."""
-    return svg.replace('id="p-', f'id="{name}-p-').replace("url(#p-", f"url(#{name}-p-")
+def _own_ids(svg: str, name: str) -> str:
+    """Pictures of one page must not share ids; nor may these depend on what was drawn before."""
+    numbers: dict[str, str] = {}
+    for found in re.findall(r'id="(p-\w+|clip\d+)"', svg):
+        numbers.setdefault(found, found if found.startswith("p-") else f"clip{len(numbers)}")
+    return re.sub(r'(id="|url\(#)(p-\w+|clip\d+)', lambda found: f"{found[1]}{name}-{numbers[found[2]]}", svg)
