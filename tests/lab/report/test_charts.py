@@ -10,7 +10,7 @@ from chairlift.lab.report import charts
 from chairlift.lab.report.figures import RunFigures, figures
 from chairlift.lab.report.series import Timeline
 from chairlift.lab.report.sources import RunView
-from chairlift.lab.studies.folder import Column, table
+from chairlift.lab.studies.folder import Cell, Column, table
 from tests.lab.report.making import engine_run, staggered
 from tests.lab.runs.making import write_run
 
@@ -86,7 +86,11 @@ def test_without_records_of_an_engine_there_is_no_ledger(tmp_path: Path) -> None
 def test_a_studys_table_is_a_chart_where_it_names_axes() -> None:
     """A line for each series, an interval where there is one, and nothing where a cell is not known."""
     columns = [Column("users"), Column("rate", "tokens/s", "output"), Column("policy"), Column("low"), Column("high")]
-    rows = [[1, 10.0, "static", 9.0, 11.0], [8, 40.0, "static", None, None], [8, None, "dynamic", None, None]]
+    rows: list[list[Cell]] = [
+        [1, 10.0, "static", 9.0, 11.0],
+        [8, 40.0, "static", None, None],
+        [8, None, "dynamic", None, None],
+    ]
     found = table("t", "A title.", columns, rows, x="users", y="rate", series="policy", low="low", high="high")
     spec = charts.study_chart(found)
     assert spec is not None

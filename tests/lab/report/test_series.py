@@ -29,11 +29,8 @@ def test_a_cdf_goes_from_nothing_to_all(values: list[float]) -> None:
     """Ascending, at each value the share of values up to it."""
     drawn = cdf(values)
 
-    if not values:
-        assert drawn == []
-        return
-    assert drawn[0] == (values[0], 0)
-    assert drawn[-1] == (values[-1], 1)
+    assert drawn[:1] == [(value, 0.0) for value in values[:1]]
+    assert drawn[-1:] == [(value, 1.0) for value in values[-1:]]
     assert len(drawn) <= MOST_POINTS + 1
     assert [share for _, share in drawn] == sorted(share for _, share in drawn)
 
