@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from chairlift.core.request import Nanoseconds
+from chairlift.lab.client.recorder import read_samples
+from chairlift.lab.pressure import Pressure, of_samples, of_steps
 from chairlift.lab.runs.bench import ENGINE, BenchResult
 from chairlift.records.manifest import MANIFEST
 from chairlift.records.metrics import Distribution
@@ -149,6 +151,14 @@ class Measured:
         """None where the target keeps no records of its own here, as a server does not."""
         folder = self.folder / ENGINE
         return engine_figures(folder, self.result.entry.manifest.results) if (folder / MANIFEST).is_file() else None
+
+    @cached_property
+    def pressure(self) -> Pressure:
+        """Queue, batch and memory at their highest."""
+        folder = self.folder / ENGINE
+        if (folder / MANIFEST).is_file():
+            return of_steps(Run(folder).steps())
+        return of_samples(read_samples(self.folder))
 
     @property
     def load(self) -> Mapping[str, Any]:

@@ -29,7 +29,7 @@ async def test_max_num_seqs_that_holds_output_back_is_named(tmp_path: Path) -> N
     [found] = verdicts.no_rise(alone, many, 8, study.config(many))
 
     assert (found.setting, found.before, found.after) == ("--max-num-seqs", 1, 8)
-    assert "at most 1 ran and up to 7 waited" in found.evidence
+    assert "up to 1 ran at once, up to 7 waited" in found.evidence
 
 
 async def test_a_full_pool_that_holds_output_back_is_named(tmp_path: Path) -> None:

@@ -184,14 +184,9 @@ async def burst(study: Study) -> None:
     runs = await _under_policies(study, load, size=8)
     _usage_table(study, runs)
     for name, run in runs.items():
-        engine, queue = run.engine, ""
-        if engine is not None:
-            held = percent(engine.kv_peak / engine.kv_blocks if engine.kv_blocks else None)
-            queue = f" The queue was {engine.waiting_peak} long at most, {held} of the KV pool was held, "
-            queue += f"{engine.preemptions} preemptions."
         study.sentence(
             f"{name}: {run.answered} of 50 answered; first token p50 {seconds(run.figure(_TTFT, 50))}, p99 "
-            f"{seconds(run.figure(_TTFT, 99))}; end to end p99 {seconds(run.figure(_E2E, 99))}.{queue}"
+            f"{seconds(run.figure(_TTFT, 99))}; end to end p99 {seconds(run.figure(_E2E, 99))}; {run.pressure}."
         )
         config = study.config(run)
         study.conclude([*verdicts.prefill_stalls(run, config), *verdicts.short_of_memory(run, config)])
@@ -261,8 +256,5 @@ def _usage_table(study: Study, runs: dict[str, Measured]) -> None:
 
 
 def _engine_cells(run: Measured) -> tuple[float | int | None, ...]:
-    engine = run.engine
-    if engine is None:
-        return (None, None, None, None)
-    held = engine.kv_peak / engine.kv_blocks if engine.kv_blocks else None
-    return (engine.busy, engine.useful, engine.waiting_peak, held)
+    busy, useful = (None, None) if run.engine is None else (run.engine.busy, run.engine.useful)
+    return (busy, useful, run.pressure.waiting, run.pressure.kv_share)

@@ -15,12 +15,11 @@ from chairlift.lab.studies import verdicts
 from chairlift.lab.studies.folder import Cell, Column, Verdict
 from chairlift.lab.studies.study import Study
 from chairlift.lab.studies.sweep import BEND_WORDS, bend, concurrency_settings
-from chairlift.lab.studies.words import NONE, number, percent, seconds
+from chairlift.lab.studies.words import NONE, number, seconds
 from chairlift.records.metrics import NOT_OBSERVABLE
 from chairlift.records.reader import Run
 
 _BETWEEN: Final = "time_between_tokens"
-_FULL: Final = 0.9
 _BETTER: Final = 0.8
 """A smaller step is kept where the tail gets at least this much shorter."""
 
@@ -78,8 +77,6 @@ async def _climb(study: Study) -> dict[int, Measured]:
 
 
 def _climb_row(study: Study, users: int, run: Measured, before: Measured | None) -> tuple[Cell, ...]:
-    engine = run.engine
-    held = None if engine is None or not engine.kv_blocks else engine.kv_peak / engine.kv_blocks
     fewer = None if before is None else (before, users // 2, users)
     binds = NONE if fewer is None else verdicts.binding_constraint(run, study.config(run), fewer)
     return (
@@ -88,7 +85,7 @@ def _climb_row(study: Study, users: int, run: Measured, before: Measured | None)
         run.figure("ttft_from_schedule", 50),
         run.figure(_BETWEEN, 50),
         run.figure(_BETWEEN, 99),
-        held,
+        run.pressure.kv_share,
         binds.split(":", maxsplit=1)[0],
     )
 
@@ -96,10 +93,9 @@ def _climb_row(study: Study, users: int, run: Measured, before: Measured | None)
 def _stops(runs: Mapping[int, Measured]) -> bool:
     """Memory is full, somebody was preempted or failed, or the curve has bent twice over."""
     last = list(runs.values())[-1]
-    engine = last.engine
     if last.failed or not last.tokens_per_second:
         return True
-    if engine is not None and (engine.preemptions or engine.kv_peak >= _FULL * engine.kv_blocks):
+    if last.pressure.preemptions or (last.pressure.kv_share or 0.0) >= verdicts.FULL:
         return True
     bent = bend({users: run.tokens_per_second for users, run in runs.items()})
     return bent is not None and max(runs) > bent * 2
@@ -124,7 +120,7 @@ def _chosen(study: Study, runs: Mapping[int, Measured]) -> int | None:
         return None
     bent = bend({users: run.tokens_per_second for users, run in good.items()})
     counts = list(good)
-    short = [users for users, run in good.items() if run.engine is not None and run.engine.preemptions]
+    short = [users for users, run in good.items() if run.pressure.preemptions]
     users = bent if bent is not None else counts[-1]
     if short and short[0] <= users:
         users = max(1, short[0] // 2)
@@ -183,8 +179,8 @@ async def _mixed_lengths(study: Study, users: int) -> None:
         settings = {"policy": "continuous", "max_num_seqs": users, "max_num_batched_tokens": budget}
         run = runs[budget] = await study.run(f"mixed lengths, steps of {budget}", load, settings)
         first = run.figure("ttft_from_schedule", 99)
-        held = None if run.engine is None or not run.engine.kv_blocks else run.engine.kv_peak / run.engine.kv_blocks
-        rows.append((budget, run.tokens_per_second, first, run.figure(_BETWEEN, 50), run.figure(_BETWEEN, 99), held))
+        between = (run.figure(_BETWEEN, 50), run.figure(_BETWEEN, 99))
+        rows.append((budget, run.tokens_per_second, first, *between, run.pressure.kv_share))
         smaller = max(users, budget // 4, 16)
         if len(runs) < 3 and smaller < budget and any(verdicts.prefill_stalls(run, study.config(run))):
             budgets.append(smaller)
@@ -244,10 +240,7 @@ def _say_tail(study: Study, run: Measured, runs: Mapping[int, Measured] | None) 
             f"Rung 3: with mixed lengths the time between tokens is {seconds(middle)} (p50) and {seconds(tail)} (p99)"
         )
         text += f", {number(tail / middle)} times as long"
-    engine = run.engine
-    if engine is not None and engine.kv_blocks:
-        text += f"; {percent(engine.kv_peak / engine.kv_blocks)} of the KV pool held, {engine.preemptions} preemptions"
-    study.sentence(f"{text}.")
+    study.sentence(f"{text}; {run.pressure}.")
     if runs is not None and len(runs) > 1:
         steps = [f"{budget}: {seconds(one.figure(_BETWEEN, 99))}" for budget, one in runs.items()]
         study.sentence(f"The p99 between tokens by --max-num-batched-tokens: {', '.join(steps)}.")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from chairlift.core.config import POLICIES, SchedulerConfig
 from chairlift.core.errors import ConfigError
+from chairlift.lab.client.clock import SECOND
 from chairlift.lab.client.options import RunOptions, Stop
 from chairlift.lab.loads.arrivals import ClosedLoop
 from chairlift.lab.loads.files import load_from_pairs
@@ -20,6 +21,8 @@ from chairlift.lab.subjects import Settings, Subject
 from chairlift.records.client_rates import Limits
 from chairlift.records.client_summary import definitions
 
+SAMPLE_INTERVAL: Final = SECOND // 4
+"""Between two looks at a server's metrics: runs are short, and its queue may be shorter still."""
 Say = Callable[[str], None]
 """Shows a line of progress."""
 
@@ -93,6 +96,7 @@ class Study:
         if config is not None:
             check_fills(schedule, config)
         folder = self.store.next_run(label)
+        options = options or RunOptions(sample_interval=SAMPLE_INTERVAL)
         result = await self.subject.run(schedule, merged, folder, options=options, limits=limits, stop=self.stop)
         measured = Measured(label, _policy(result.info.details, config), merged, result)
         self.record.runs.append(StudyRun(folder.name, label, measured.policy, merged))

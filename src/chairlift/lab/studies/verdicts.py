@@ -12,12 +12,13 @@ from typing import Final
 
 from chairlift.core.config import SchedulerConfig
 from chairlift.lab.measured import EngineFigures, Measured
+from chairlift.lab.pressure import Pressure
 from chairlift.lab.studies.folder import Verdict
 from chairlift.lab.studies.words import number, percent, seconds
 
 RISE: Final = 1.5
 """Many at once should give at least this many times the output of one at a time."""
-_FULL: Final = 0.9
+FULL: Final = 0.9
 """Share of the KV pool from which it counts as full."""
 _STALL: Final = 3.0
 """Times the median from which the 99th percentile between tokens counts as a stall."""
@@ -40,27 +41,23 @@ def no_rise(alone: Measured, many: Measured, users: int, config: SchedulerConfig
     if not one or not other or other >= RISE * one:
         return
     seen = f"{users} users at once get {number(other)} output tokens/s, one alone {number(one)}"
+    seen += f"; {many.pressure}"
     engine = many.engine
     if engine is None or config is None:
-        yield Verdict(
-            "Output hardly rises with concurrency; whether a limit of the server holds it back or its device is used "
-            "up is for its own metrics to say.",
-            seen,
-        )
+        yield from _no_rise_of_a_server(many.pressure, seen)
         return
     if config.policy == "continuous" and engine.waiting_peak and engine.running_peak >= config.max_num_seqs < users:
         yield Verdict(
             "Output hardly rises with concurrency because --max-num-seqs lets no more run at once.",
-            f"{seen}; at most {engine.running_peak} ran and up to {engine.waiting_peak} waited",
+            seen,
             "--max-num-seqs",
             config.max_num_seqs,
             users,
         )
-    elif engine.waiting_peak and engine.kv_peak >= _FULL * engine.kv_blocks:
+    elif engine.waiting_peak and engine.kv_peak >= FULL * engine.kv_blocks:
         yield Verdict(
             "Output hardly rises with concurrency because the KV pool is full: the others wait for blocks.",
-            f"{seen}; {engine.kv_peak:,} of {engine.kv_blocks:,} KV blocks held, up to {engine.waiting_peak} waited, "
-            f"{engine.preemptions} preemptions",
+            f"{seen}; {engine.kv_peak:,} of {engine.kv_blocks:,} KV blocks held",
             "--num-kv-blocks",
             engine.kv_blocks,
             blocks_wanted(engine, users),
@@ -69,8 +66,29 @@ def no_rise(alone: Measured, many: Measured, users: int, config: SchedulerConfig
         yield Verdict(
             "Output hardly rises with concurrency, and neither --max-num-seqs nor the KV pool holds it back: few "
             "sequences use the device up.",
-            f"{seen}; busy {percent(engine.busy)}, up to {engine.running_peak} ran at once, {engine.kv_peak:,} of "
-            f"{engine.kv_blocks:,} KV blocks held",
+            f"{seen}; busy {percent(engine.busy)}",
+        )
+
+
+def _no_rise_of_a_server(pressure: Pressure, seen: str) -> Iterator[Verdict]:
+    """The same from what a server says of itself; its settings are not known, so no value is named."""
+    if pressure.kv_share is not None and pressure.kv_share >= FULL:
+        yield Verdict(
+            "Output hardly rises with concurrency because the server's KV cache is full: give it more memory (vLLM: "
+            "--gpu-memory-utilization), or shorten --max-model-len.",
+            seen,
+        )
+    elif pressure.waiting:
+        yield Verdict(
+            "Output hardly rises with concurrency while requests wait and the KV cache has room: the server lets too "
+            "few run at once (vLLM: --max-num-seqs).",
+            seen,
+        )
+    else:
+        yield Verdict(
+            "Output hardly rises with concurrency; whether a limit of the server holds it back or its device is used "
+            "up is for its own metrics to say.",
+            seen,
         )
 
 
@@ -174,14 +192,13 @@ def binding_constraint(
         before: a run with fewer users, their number, and the number in `run`: where output still rises nearly as
             users do, nothing binds.
     """
-    engine = run.engine
-    if engine is not None and (engine.preemptions or engine.kv_peak >= _FULL * engine.kv_blocks):
-        held = f"{engine.kv_peak:,} of {engine.kv_blocks:,} KV blocks held"
-        return f"memory binds: {held}, {engine.preemptions} preemptions"
+    engine, pressure = run.engine, run.pressure
+    if pressure.preemptions or (pressure.kv_share is not None and pressure.kv_share >= FULL):
+        return f"memory binds: {pressure}"
     window = run.result.summary.window
-    if engine is not None and config is not None and window is not None and window.peak > config.max_rows:
-        most = f"{engine.running_peak} ran at once, the most that is allowed"
-        return f"a setting binds: {most}, and {number(engine.waiting_mean)} waited on average"
+    limited = config is not None and window is not None and window.peak > config.max_rows
+    if limited or (pressure.sampled and pressure.waiting):
+        return f"a setting binds: no more may run at once ({pressure})"
     if before is not None:
         fewer, few, many = before
         low, high = fewer.tokens_per_second, run.tokens_per_second
