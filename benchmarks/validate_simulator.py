@@ -1,17 +1,17 @@
-"""How far the simulator is off: calibrates this machine, then puts twelve held-out loads to the model and to the
-simulator, three times each, and writes docs/simulator-accuracy.md's tables.
+"""How far the simulator is off: calibrates this machine, puts twelve held-out loads to the model and to the simulator,
+three times each, and writes docs/simulator-accuracy.md's tables.
 
     make validate-simulator
     python -m benchmarks.validate_simulator --trace AzureLLMInferenceTrace_conv.csv --device this-machine.toml
 
-The repeats go round over all cells, so that a machine that is slower for a while is slower for all; each round draws
-its loads anew. The simulation of a round gets that round's loads. Nothing is fitted to these loads.
+The repeats go round over all cells, and rounds of the calibration lie between them, so that a machine that is slower
+for a while is slower for all. Each round draws its loads anew, and its simulation gets the same loads. Nothing is
+fitted to them.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import logging
 import shutil
@@ -27,15 +27,16 @@ import uvloop
 from benchmarks._cells import CELLS, COMMON, FIGURES, Cell, Compared, aim, compare, figures
 from chairlift.devices.file import load_device_model, save_device_model
 from chairlift.devices.model import DeviceModel
-from chairlift.engine.config import EngineConfig
-from chairlift.engine.loader import load_model
+from chairlift.engine.loader import LoadedModel
 from chairlift.lab.calibration.against_run import against_run
-from chairlift.lab.calibration.calibrate import calibrate
+from chairlift.lab.calibration.calibrate import finish, limits_of, timer_of
+from chairlift.lab.calibration.measure import ROUNDS, Measured, joined, measure
+from chairlift.lab.calibration.probes import probes
 from chairlift.lab.loads.files import load_from_pairs
 from chairlift.lab.loads.load import Load
 from chairlift.lab.loads.schedule import Schedule
 from chairlift.lab.loads.traces import read_trace
-from chairlift.lab.runs.bench import BenchResult
+from chairlift.lab.runs.store import RunEntry
 from chairlift.lab.subjects import ModelSubject, SimulatedSubject, Subject
 from chairlift.records.manifest import machine, versions
 from chairlift.records.reader import Run
@@ -48,7 +49,6 @@ BEGIN, END = "<!-- measured: written by benchmarks/validate_simulator.py -->\n",
 EXCERPT = {"requests": 22, "prompt": 400, "output": 160, "slower": 1.5}
 """Of a trace: so many requests in a row of those that are no longer than this, so many times slower."""
 BLOCK_SIZE = 32
-ROWS, CONTEXT, TOKENS = 16, 1024, 640
 
 
 def main() -> int:
@@ -59,7 +59,6 @@ def main() -> int:
     parser.add_argument("--trace", type=Path, help="a trace for the last cell, such as the Azure conversation trace")
     parser.add_argument("--device", type=Path, help="a device model of this machine; without it one is measured")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--rounds", type=int, default=7, help="of the calibration")
     parser.add_argument("--only", nargs="*", help="cells whose names contain one of these words")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "validation")
     parser.add_argument("--no-page", action="store_true", help="leave docs/simulator-accuracy.md as it is")
@@ -67,11 +66,10 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     began = time.monotonic()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    device = arguments.device or _calibrate(arguments)
-    result = uvloop.run(_validate(arguments, device))
+    result, model = uvloop.run(_validate(arguments))
     result |= {"minutes": (time.monotonic() - began) / 60, "machine": machine(), "versions": versions(("openvino",))}
     (arguments.out / "validation.json").write_text(json.dumps(result, indent=1), "utf-8")
-    text = "\n".join(report(result, load_device_model(device)))
+    text = "\n".join(report(result, model))
     print(text)
     if not arguments.no_page:
         head, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
@@ -79,34 +77,52 @@ def main() -> int:
     return int(any(not one["met"] for cell in result["cells"] for one in cell["figures"].values()))
 
 
-def _calibrate(arguments: argparse.Namespace) -> Path:
-    settings = {"max_num_seqs": ROWS, "max_model_len": CONTEXT, "max_num_batched_tokens": TOKENS}
-    loaded = load_model(EngineConfig.of(str(arguments.model), settings | {"threads": arguments.threads}))
-    found = asyncio.run(calibrate(loaded, rounds=arguments.rounds))
+async def _validate(arguments: argparse.Namespace) -> tuple[dict[str, Any], DeviceModel]:
+    """Rounds of the calibration and rounds of the loads take turns; then every load is simulated."""
+    cells = [cell for cell in CELLS if (cell.load or arguments.trace) and _wanted(cell, arguments.only)]
+    real = ModelSubject(str(arguments.model), {**COMMON, "threads": arguments.threads})
+    real.prepare([cell.settings for cell in CELLS])
+    loaded, measured = real.loaded, list[Measured]()
+    timer, wanted = timer_of(loaded), probes(limits_of(loaded))
+    folders: dict[str, list[Path]] = {cell.name: [] for cell in cells}
+    await _run(real, _load(CELLS[0], None, 99), {}, arguments.out / "warm-up")  # a process's first steps are slower
+    for repeat in range(arguments.repeats + 1):
+        rounds = ROUNDS // arguments.repeats if repeat < arguments.repeats else ROUNDS % arguments.repeats
+        done = sum(len(one.samples[0].times) for one in measured)
+        if rounds and arguments.device is None:
+            measured.append(measure(timer, wanted, rounds=rounds, first=done))
+            logger.info("rounds %d to %d of the calibration", done + 1, done + rounds)
+        for cell in cells if repeat < arguments.repeats else ():
+            folders[cell.name].append(arguments.out / f"{CELLS.index(cell) + 1}-{repeat + 1}")
+            found = await _run(real, _load(cell, arguments.trace, repeat), cell.settings, folders[cell.name][-1])
+            logger.info("%s, repeat %d: %s", cell.name, repeat + 1, found["figures"])
+    device = await _device(arguments, loaded, measured)
+    model = load_device_model(device)
+    simulated = SimulatedSubject(f"sim:{device}", {**COMMON, "block_size": BLOCK_SIZE, "outside_range": "warn"})
+    result = []
+    for cell in cells:
+        pairs = []
+        for repeat, folder in enumerate(folders[cell.name]):
+            load = _load(cell, arguments.trace, repeat)
+            ours = await _run(simulated, load, cell.settings, folder.with_name(f"{folder.name}-simulated"))
+            pairs.append((_counted(folder, model), ours))
+            logger.info("%s, repeat %d: %s", cell.name, repeat + 1, _line(*pairs[-1]))
+        result.append(_cell(cell, pairs))
+    return {"cells": result, "repeats": arguments.repeats}, model
+
+
+async def _device(arguments: argparse.Namespace, loaded: LoadedModel, measured: Sequence[Measured]) -> Path:
+    """The device model's file: fitted now, or the one that was given."""
+    if arguments.device is not None:
+        loaded.runner.close()
+        return Path(arguments.device)
+    found = await finish(loaded, joined(measured))
     path: Path = arguments.out / "this-machine.toml"
     save_device_model(found.model, path)
     samples = [{"term": one.term, "step": one.name, "times": one.times} for one in found.measured.samples]
     (arguments.out / "samples.json").write_text(json.dumps({"samples": samples, "host": found.host}), "utf-8")
     logger.info("calibrated: %s, left-out errors %s", found.form, found.model.provenance.errors)
     return path
-
-
-async def _validate(arguments: argparse.Namespace, device: Path) -> dict[str, Any]:
-    cells = [cell for cell in CELLS if (cell.load or arguments.trace) and _wanted(cell, arguments.only)]
-    real = ModelSubject(str(arguments.model), {**COMMON, "threads": arguments.threads})
-    model = load_device_model(device)
-    simulated = SimulatedSubject(f"sim:{device}", {**COMMON, "block_size": BLOCK_SIZE, "outside_range": "warn"})
-    real.prepare([cell.settings for cell in cells])
-    await _run(real, _load(CELLS[0], None, 99), {}, model)  # not counted: a process's first steps are slower
-    runs: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {cell.name: [] for cell in cells}
-    for repeat in range(arguments.repeats):
-        for cell in cells:
-            load = _load(cell, arguments.trace, repeat)
-            pair = [await _run(subject, load, cell.settings, model) for subject in (real, simulated)]
-            runs[cell.name].append((pair[0], pair[1]))
-            logger.info("%s, repeat %d: %s", cell.name, repeat + 1, _line(*pair))
-    real.close()
-    return {"cells": [_cell(cell, runs[cell.name]) for cell in cells], "repeats": arguments.repeats}
 
 
 def _wanted(cell: Cell, only: Sequence[str] | None) -> bool:
@@ -127,27 +143,27 @@ def _load(cell: Cell, trace: Path | None, repeat: int) -> Load:
     return load_from_pairs(["arrivals=trace", f"arrivals.file={path}"])
 
 
-async def _run(subject: Subject, load: Load, settings: Mapping[str, Any], model: DeviceModel) -> dict[str, Any]:
-    folder = Path(tempfile.mkdtemp(prefix="chairlift-validate-"))
-    try:
-        result = await subject.run(Schedule(load), settings, folder / "run")
-        return {"figures": figures(result.summary), **_counts(result, folder / "run" / "engine", model)}
-    finally:
-        shutil.rmtree(folder)
+async def _run(subject: Subject, load: Load, settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """One run, kept in `folder`."""
+    shutil.rmtree(folder, ignore_errors=True)
+    await subject.run(Schedule(load), settings, folder)
+    return _counted(folder, None)
 
 
-def _counts(result: BenchResult, engine: Path, model: DeviceModel) -> dict[str, Any]:
-    records = Run(engine)
-    requests, steps = records.requests(), records.steps()
-    met = against_run(model, steps) if all(one.repeats == 1 for one in steps) else None
+def _counted(folder: Path, model: DeviceModel | None) -> dict[str, Any]:
+    """Figures of a kept run; and with a device model what that says of the run's own steps."""
+    summary = RunEntry.read(folder).summary()
+    records = Run(folder / "engine")
+    steps = records.steps()
+    met = None if model is None else against_run(model, steps)
     return {
+        "figures": figures(summary),
         "met": None if met is None else {"decodes": asdict(met.decodes), "prompts": asdict(met.prompts)},
-        "answered": result.summary.answered,
-        "scheduled": result.summary.scheduled,
-        "preemptions": sum(one.preemptions for one in requests),
+        "answered": summary.answered,
+        "scheduled": summary.scheduled,
+        "preemptions": sum(one.preemptions for one in records.requests()),
         "steps": sum(one.repeats for one in steps),
         "device_seconds": sum(one.device_time for one in steps) / 1e9,
-        "tokens": sum(one.prefill + one.decode + one.recompute + one.padding + one.dead for one in steps),
     }
 
 

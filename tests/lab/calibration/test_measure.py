@@ -6,7 +6,7 @@ from chairlift.core.errors import ConfigError
 from chairlift.core.plan import RowKind, StepOutcome, StepPlan
 from chairlift.devices.shape import StepShape
 from chairlift.engine.sampling import BatchSampler
-from chairlift.lab.calibration.measure import BURST, measure
+from chairlift.lab.calibration.measure import BURST, joined, measure
 from chairlift.lab.calibration.probes import ProbeLimits, probes
 from chairlift.lab.calibration.steps import Probe, Row, StepTimer
 from chairlift.runners.simulated import SimulatedRunner
@@ -68,6 +68,17 @@ def test_the_first_decode_of_a_row_does_not_count() -> None:
 
     measured = measure(StepTimer(Settling(), BatchSampler(), 4), [DECODE], rounds=2)
     assert measured.samples[0].times == (120, 120)
+
+
+def test_measuring_goes_on_where_it_ended() -> None:
+    """Two goes of one and two rounds are three rounds; the round that does not count is made once."""
+    watched, again = Watched(), Watched()
+    timer = StepTimer(watched, BatchSampler(), 4)
+    parts = [measure(timer, [DECODE, MIXED], rounds=1), measure(timer, [DECODE, MIXED], rounds=2, first=1)]
+    whole = measure(StepTimer(again, BatchSampler(), 4), [DECODE, MIXED], rounds=3)
+
+    assert joined(parts) == whole
+    assert len(watched.plans) == len(again.plans) == 4 * (BURST + 1)
 
 
 def test_what_the_pool_does_not_hold_is_named() -> None:

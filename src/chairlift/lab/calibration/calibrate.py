@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Final
 
 from chairlift import __version__
-from chairlift.core.config import SchedulerConfig
 from chairlift.core.request import Nanoseconds
 from chairlift.core.work import ModelShape
 from chairlift.devices.fit import Fit, fit_host, fit_step
@@ -71,15 +70,31 @@ async def calibrate(
         ConfigError: the pool holds none of the steps.
         StepFailed: the device failed.
     """
+    wanted = probes(limits_of(loaded))
+    measured = measure(timer_of(loaded), wanted, rounds=rounds, seed=seed, show=show)
+    return await finish(loaded, measured)
+
+
+def limits_of(loaded: LoadedModel) -> ProbeLimits:
+    """The largest step that a model's settings permit."""
     config = loaded.scheduler
-    limits = ProbeLimits(config.max_num_batched_tokens, _most_rows(config), config.max_model_len)
+    rows = max(config.max_num_seqs, config.batch_size, config.max_batch_size)
+    return ProbeLimits(config.max_num_batched_tokens, min(rows, config.max_num_batched_tokens), config.max_model_len)
+
+
+def timer_of(loaded: LoadedModel) -> StepTimer:
+    """Measures on the model's own runner."""
+    return StepTimer(loaded.runner, loaded.sampler, limits_of(loaded).rows)
+
+
+async def finish(loaded: LoadedModel, measured: Measured) -> Calibration:
+    """Measure the host, shut the engine down, fit, describe."""
+    limits, config = limits_of(loaded), loaded.scheduler
     memory = loaded.runner.memory if isinstance(loaded.runner, OpenVINORunner) else None
     shape = loaded.runner.shape()
-    timer = StepTimer(loaded.runner, loaded.sampler, limits.rows)
-    measured = measure(timer, probes(limits), rounds=rounds, seed=seed, show=show)
     counts = sorted({1, 2, limits.rows // 4, limits.rows // 2, limits.rows} - {0})
     host = await measure_host(loaded, [count for count in counts if count <= config.max_num_seqs])
-    return describe(loaded.name, measured, host, shape=shape, memory=_memory(memory, shape, limits), rounds=rounds)
+    return describe(loaded.name, measured, host, shape=shape, memory=_memory(memory, shape, limits))
 
 
 def describe(
@@ -89,7 +104,6 @@ def describe(
     *,
     shape: ModelShape | None,
     memory: MemoryModel | None,
-    rounds: int,
 ) -> Calibration:
     """A device model from what was measured: of the forms, the one that predicts best what it has not seen."""
     fits = fit_forms(measured.samples)
@@ -97,8 +111,9 @@ def describe(
     fit = fits[form]
     about = machine()
     processor = f"{about['processor']}, {about['cpus']} CPUs, {about['memory']}, {about['system']}"
+    repeats = len(measured.samples[0].times)
     notes = [
-        f"{len(measured.samples)} different steps, {rounds} repeats each, by their medians; matrix products as {form}",
+        f"{len(measured.samples)} different steps, {repeats} repeats each, by their medians; matrix products as {form}",
         *fit.outliers,
         *fit.noisy[:_LISTED],
     ]
@@ -137,10 +152,6 @@ def fit_forms(samples: Sequence[Sample]) -> dict[str, Fit]:
         "curve": fit_curve(line.kept, line.outliers, smooth=SHARP),
         "smooth curve": fit_curve(line.kept, line.outliers, smooth=SMOOTH),
     }
-
-
-def _most_rows(config: SchedulerConfig) -> int:
-    return min(max(config.max_num_seqs, config.batch_size, config.max_batch_size), config.max_num_batched_tokens)
 
 
 def _range(samples: Sequence[Sample]) -> ValidRange:

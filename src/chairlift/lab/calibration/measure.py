@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from chairlift.core.errors import ConfigError
@@ -34,6 +34,7 @@ def measure(
     wanted: Sequence[Probe],
     *,
     rounds: int = ROUNDS,
+    first: int = 0,
     seed: int = 0,
     show: Callable[[int, int], None] | None = None,
 ) -> Measured:
@@ -42,7 +43,9 @@ def measure(
     Args:
         timer: of the runner.
         wanted: what to measure.
-        rounds: repeats of each; one more goes before them and counts for nothing.
+        rounds: repeats of each.
+        first: the number of the first of them. Before round 0 goes one that counts for nothing; measuring goes on with
+            the number that comes next.
         seed: of the orders.
         show: is told how many steps of how many were made.
 
@@ -52,14 +55,14 @@ def measure(
     """
     if rounds < 1:
         raise ConfigError(f"--rounds is {rounds}; it must be at least 1.")
-    fitting = [probe for probe in wanted if all(timer.fits(jittered(probe, turn)) for turn in range(rounds))]
+    fitting = [probe for probe in wanted if all(timer.fits(jittered(probe, turn)) for turn in range(ROUNDS))]
     if not fitting:
         raise ConfigError("the KV pool holds none of the steps to be measured: raise --num-kv-blocks.")
     times: dict[Probe, list[Nanoseconds]] = {probe: [] for probe in fitting}
-    draw = random.Random(seed)
-    order, done, total = list(fitting), 0, (rounds + 1) * len(fitting)
-    for turn in range(-1, rounds):
-        draw.shuffle(order)
+    turns = range(first or -1, first + rounds)
+    order, done, total = list(fitting), 0, len(turns) * len(fitting)
+    for turn in turns:
+        random.Random(f"{seed} {turn}").shuffle(order)
         for probe in order:
             # The round that does not count has sizes that do not come again.
             time = _once(timer, probe if turn < 0 else jittered(probe, turn))
@@ -70,6 +73,15 @@ def measure(
                 show(done, total)
     samples = tuple(Sample(probe.shape(), tuple(times[probe]), probe.term) for probe in fitting)
     return Measured(samples, tuple(probe for probe in wanted if probe not in times))
+
+
+def joined(parts: Sequence[Measured]) -> Measured:
+    """What was measured in several goes, of the same probes."""
+    samples = (
+        replace(several[0], times=tuple(time for one in several for time in one.times))
+        for several in zip(*(part.samples for part in parts), strict=True)
+    )
+    return Measured(tuple(samples), parts[0].skipped)
 
 
 def _once(timer: StepTimer, probe: Probe) -> Nanoseconds:
