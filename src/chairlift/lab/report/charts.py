@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 from chairlift.lab.report.figures import LATENCIES, RunFigures
@@ -12,7 +13,6 @@ from chairlift.lab.report.series import Timeline, cdf
 from chairlift.lab.report.slots import LEFT, PLOT
 from chairlift.lab.report.vega import (
     LABELLED,
-    LOG_FROM,
     PLAIN,
     Spec,
     axis_of,
@@ -192,7 +192,7 @@ def study_chart(table: Table) -> Spec | None:
     if not rows:
         return None
     xs = [row["x"] for row in rows]
-    log = min(xs) > 0 and max(xs) / min(xs) >= LOG_FROM / 5
+    log = _by_factors(xs)
     scale = {"type": "log", "nice": False} if log else {"nice": True, "zero": False}
     ticks = {"values": sorted(set(xs))} if len(set(xs)) <= 12 and all(x == int(x) for x in xs) else {}
     x_axis = {**axis_of("x", by_name[table.x].heading, format=PLAIN, grid=False, **ticks), "scale": scale}
@@ -221,6 +221,14 @@ def study_chart(table: Table) -> Spec | None:
             ],
         }
     )
+
+
+def _by_factors(xs: Sequence[float]) -> bool:
+    """Whether values grow by factors, such as 1, 2, 4, 8, rather than by steps."""
+    ordered = sorted(set(xs))
+    if len(ordered) < 3 or ordered[0] <= 0:
+        return False
+    return all(after / before >= 1.3 for before, after in pairwise(ordered)) and ordered[-1] / ordered[0] >= 6
 
 
 def _percentile_panel(key: str, runs: Sequence[RunFigures], *, first: bool) -> Spec | None:

@@ -115,7 +115,8 @@ class _Draft:
     @property
     def title(self) -> str:
         if self.source.study is not None:
-            return f"Study: {self.source.study.name}, {self.source.study.target}"
+            target = self.source.study.target
+            return f"Study: {self.source.study.name}, {target if ':' in target else Path(target).name}"
         names = list(dict.fromkeys(view.load_name for view in self.source.runs))
         if len(self.source.runs) == 1:
             run = self.source.runs[0]
