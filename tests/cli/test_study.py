@@ -82,7 +82,7 @@ def test_a_server_is_measured_as_it_is(tmp_path: Path, capsys: pytest.CaptureFix
         process.stdin.close()
     out = " ".join(capsys.readouterr().out.split())
 
-    assert "The load as the target runs it." in out
+    assert "The load as the target ran it." in out
     assert "useful, share" not in out
     assert "Give the model itself as TARGET to see all three policies" in out
     assert len(StudyRecord.read(tmp_path / "study").runs) == 1

@@ -92,7 +92,7 @@ async def test_burst_finds_a_pool_that_is_short(tmp_path: Path) -> None:
 
     assert named(record, "policies").column("waiting")[0] == 42
     assert "--num-kv-blocks" in [one.setting for one in record.verdicts]
-    assert sum("50 of 50 answered" in text for text in record.sentences) == 3
+    assert sum("150 of 150 answered" in text for text in record.sentences) == 3
 
 
 async def test_sweep_marks_the_bend_and_the_gain_follows_the_variance(tmp_path: Path) -> None:
