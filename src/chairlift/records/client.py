@@ -282,6 +282,27 @@ class ServerSample:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceSample:
+    """How a device of the client's machine was at one moment. None: it does not say."""
+
+    time: Nanoseconds
+    """ns: when it was read."""
+    device: str
+    """Its name and number, or processor."""
+    kind: str
+    """gpu (by NVML) or cpu (all cores together)."""
+    utilization: float | None = None
+    """Share. gpu: of NVML's last sampling period in which any kernel ran, however little of the device it used. cpu: of
+    the time since the sample before that the cores were not idle."""
+    memory_used: int | None = None
+    """Bytes. cpu: of the machine, what no new program could have."""
+    memory_total: int | None = None
+    """Bytes."""
+    power: float | None = None
+    """Watts."""
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """One number about the client, and the limit it is held to."""
 
@@ -319,5 +340,5 @@ class ClientVerdict:
         return tuple(one for one in self.evidence if one.decides and one.exceeded)
 
 
-Observation = RequestTrace | HealthSample | ServerSample
+Observation = RequestTrace | HealthSample | ServerSample | DeviceSample
 """Whatever a run yields, as it happens."""

@@ -7,13 +7,14 @@ import pytest
 from chairlift.core.errors import ConfigError
 from chairlift.lab.client.clock import MILLISECOND, SECOND
 from chairlift.lab.client.deltas import Delta
+from chairlift.lab.client.devices import Devices
 from chairlift.lab.client.driver import Driver
 from chairlift.lab.client.options import Answer, RunOptions, Stop, TimeLimits
 from chairlift.lab.client.stopwatch import Stopwatch
 from chairlift.lab.loads.files import load_from_pairs
 from chairlift.lab.loads.request import ScheduledRequest
 from chairlift.lab.loads.schedule import Schedule
-from chairlift.records.client import ErrorClass, HealthSample, Observation, RequestTrace, ServerSample
+from chairlift.records.client import DeviceSample, ErrorClass, HealthSample, Observation, RequestTrace, ServerSample
 from tests.lab.client.harness import ManualClock, settle, until
 
 WORD = Delta(choices=True, content=True, text="a", token_ids=(7,))
@@ -78,12 +79,13 @@ class Run:
         pairs: str,
         takes: int | None = None,
         options: RunOptions | None = None,
+        devices: Devices | None = None,
     ) -> None:
         self.clock = ManualClock()
         self.sender = FakeSender(self.clock, takes)
         self.stop = Stop()
         self.seen: list[Observation] = []
-        driver = Driver(self.sender, schedule(pairs), self.clock, options or RunOptions(), self.stop)
+        driver = Driver(self.sender, schedule(pairs), self.clock, options or RunOptions(), self.stop, devices)
         self.observations = driver.run()
         self.task = asyncio.create_task(self._collect())
 
@@ -118,6 +120,25 @@ async def test_an_open_loop_sends_when_it_is_due_and_waits_for_nothing() -> None
         run.sender.answer(index)
     await run.finish()
     assert [trace.ok for trace in run.traces] == [True] * 5
+
+
+class OneDevice:
+    """A device that tells its name."""
+
+    def read(self) -> list[DeviceSample]:
+        return [DeviceSample(0, "one", "gpu", 0.5)]
+
+
+async def test_devices_are_read_when_the_server_is() -> None:
+    """Before the clock starts, each second, and at the end; the client's clock says when."""
+    run = Run("arrivals=constant arrivals.rate=10 count=1", devices=OneDevice())
+    await until(lambda: bool(run.sender.sent))
+    await run.until(1)
+    await until(lambda: len(run.of(DeviceSample)) == 2)
+    run.sender.answer(0)
+    await run.finish()
+
+    assert [sample.time for sample in run.of(DeviceSample)] == [0, SECOND, SECOND]
 
 
 async def test_the_clock_starts_when_everything_is_ready() -> None:

@@ -19,6 +19,7 @@ from typing import Generic, Protocol, TypeVar
 
 from chairlift.core.errors import ConfigError
 from chairlift.lab.client.clock import MILLISECOND, Alarm, Clock, sleep_until
+from chairlift.lab.client.devices import Devices
 from chairlift.lab.client.health import HealthMonitor, Tally
 from chairlift.lab.client.options import Answer, RunOptions, Stop
 from chairlift.lab.client.stopwatch import Stopwatch
@@ -79,14 +80,22 @@ class Driver(Generic[P]):
         clock: starts when everything is ready.
         options: see RunOptions.
         stop: asks for an early end.
+        devices: read whenever the server is sampled.
     """
 
     def __init__(
-        self, sender: Sender[P], schedule: Schedule, clock: Clock, options: RunOptions, stop: Stop | None = None
+        self,
+        sender: Sender[P],
+        schedule: Schedule,
+        clock: Clock,
+        options: RunOptions,
+        stop: Stop | None = None,
+        devices: Devices | None = None,
     ) -> None:
         self._sender = sender
         self._clock = clock
         self._options = options
+        self._devices = devices
         self._stop = stop or Stop()
         self._playback = Playback(schedule)
         self._ahead = _Ahead(sender, schedule)
@@ -265,6 +274,9 @@ class Driver(Generic[P]):
         if sample is not None:
             now = self._clock.now()
             self._emit(replace(sample, time=now if self._started else 0, took=now - began))
+        if self._devices is not None:
+            for device in await asyncio.to_thread(self._devices.read):  # NVML may take milliseconds
+                self._emit(replace(device, time=self._clock.now() if self._started else 0))
 
 
 class _Ahead(Generic[P]):

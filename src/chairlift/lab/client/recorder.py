@@ -3,10 +3,12 @@
 traces.jsonl        a line for each request as it ends, in the hands of the system at once: a process that is killed
 health.jsonl        leaves everything but at most its last line
 samples.jsonl
+devices.jsonl
 traces.parquet      the same as columns, made from the lines when the run is closed; chunks have a table of their own,
 chunks.parquet      joined to traces by `index`
 health.parquet
 samples.parquet
+devices.parquet
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 from chairlift.core.errors import RecordError
 from chairlift.lab.client.rows import KINDS, Seen, chunk_rows, from_row, schemas, to_row
-from chairlift.records.client import HealthSample, Observation, RequestTrace, ServerSample
+from chairlift.records.client import DeviceSample, HealthSample, Observation, RequestTrace, ServerSample
 from chairlift.records.reader import lines_of
 
 if TYPE_CHECKING:
@@ -102,6 +104,7 @@ def write_columns(folder: Path) -> None:
     _write_table(folder / "traces.parquet", tables["traces"], map(to_row, read_traces(folder)))
     _write_table(folder / "health.parquet", tables["health"], map(to_row, read_health(folder)))
     _write_table(folder / "samples.parquet", tables["samples"], map(to_row, read_samples(folder)))
+    _write_table(folder / "devices.parquet", tables["devices"], map(to_row, read_devices(folder)))
     chunks = (chunk for row in lines_of(folder / "traces.jsonl") for chunk in chunk_rows(row))
     _write_table(folder / "chunks.parquet", tables["chunks"], chunks)
 
@@ -119,6 +122,12 @@ def read_health(folder: Path) -> list[HealthSample]:
 def read_samples(folder: Path) -> list[ServerSample]:
     """In order of time."""
     return _read(folder, "samples", ServerSample)
+
+
+def read_devices(folder: Path) -> list[DeviceSample]:
+    """In order of time; empty in a run that was kept before there were any."""
+    kept = any((folder / f"devices.{suffix}").exists() for suffix in ("jsonl", "parquet"))
+    return _read(folder, "devices", DeviceSample) if kept else []
 
 
 def _read(folder: Path, name: str, kind: type[Seen]) -> list[Seen]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from chairlift.core.errors import RecordError
 from chairlift.records.client import (
     Chunks,
+    DeviceSample,
     ErrorClass,
     HealthSample,
     Observation,
@@ -26,6 +27,7 @@ KINDS: Final[Mapping[str, type[Observation]]] = {
     "traces": RequestTrace,
     "health": HealthSample,
     "samples": ServerSample,
+    "devices": DeviceSample,
 }
 """Each kind's name, which is also its file's."""
 
@@ -76,7 +78,7 @@ def from_row(kind: type[Seen], row: Mapping[str, Any]) -> Seen:
 
 
 def schemas() -> dict[str, pa.Schema]:
-    """The tables of a closed run: traces, chunks (by `index` of their trace), health, samples."""
+    """The tables of a closed run: traces, chunks (by `index` of their trace), health, samples, devices."""
     import pyarrow as pa  # noqa: PLC0415 - slow to load; a run that is only written as JSON does without
 
     int64, text, real, flag = pa.int64(), pa.string(), pa.float64(), pa.bool_()

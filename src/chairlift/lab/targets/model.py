@@ -23,6 +23,7 @@ from chairlift.engine.params import SamplingParams
 from chairlift.engine.recording import results
 from chairlift.lab.client.clock import Clock, RunClock
 from chairlift.lab.client.deltas import Delta
+from chairlift.lab.client.devices import local_devices
 from chairlift.lab.client.driver import Driver
 from chairlift.lab.client.options import Answer, RunOptions, Stop
 from chairlift.lab.client.stopwatch import Stopwatch
@@ -107,7 +108,7 @@ class ModelTarget:
         clock = self._clock()
         writer = TokenIdPrompts(schedule.load, self.engine.tokenizer, options.salt)
         sender = _EngineSender(self, writer, clock, f"run{next(self._runs)}")
-        async with aclosing(Driver(sender, schedule, clock, options, stop).run()) as observations:
+        async with aclosing(Driver(sender, schedule, clock, options, stop, local_devices()).run()) as observations:
             async for observation in observations:
                 yield observation
 

@@ -12,6 +12,7 @@ import aiohttp
 
 from chairlift.core.errors import ConfigError
 from chairlift.lab.client.clock import Clock, RunClock
+from chairlift.lab.client.devices import local_devices
 from chairlift.lab.client.driver import Driver
 from chairlift.lab.client.health import allow_many_files
 from chairlift.lab.client.http import HttpStream, open_session
@@ -123,7 +124,8 @@ class UrlTarget:
                 facts,
             )
             try:
-                async with aclosing(Driver(sender, schedule, clock, options, stop).run()) as observations:
+                driver = Driver(sender, schedule, clock, options, stop, local_devices())
+                async with aclosing(driver.run()) as observations:
                     async for observation in observations:
                         yield observation
             finally:
