@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from chairlift.core.config import PolicyName, SchedulerConfig
+from chairlift.engine.recording import results
 from chairlift.records.manifest import Manifest
 from chairlift.records.writer import RunWriter
 from chairlift.runners.simulated import SimulatedRunner
@@ -62,18 +63,5 @@ def engine_run(
     )
     source = OpenLoop(staggered() if arrivals is None else arrivals)
     result = Simulation(config, device, source, observers=[writer], jump=jump).run()
-    ledger = result.ledger
-    writer.close(
-        results={
-            "ledger": {
-                "wall": ledger.wall,
-                "device": ledger.device,
-                "recoverable": ledger.recoverable,
-                "steps": ledger.steps,
-                "times": {str(category): time for category, time in ledger.times.items()},
-                "tokens": asdict(ledger.tokens),
-                "slots": asdict(ledger.slots),
-            }
-        }
-    )
+    writer.close(results=results(result))
     return folder

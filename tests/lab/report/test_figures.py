@@ -9,6 +9,7 @@ from chairlift.lab.report.sources import RunView
 from chairlift.lab.report.tables import latency_table, ledger_table, summary_table
 from tests.lab.report.making import engine_run, staggered
 from tests.lab.runs.making import write_run
+from tests.sim.helpers import arrival
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,16 @@ def test_an_engines_figures_are_its_requests(engine: dict[str, RunView]) -> None
     assert told.usage is not None
     assert told.usage.useful == 1
     assert told.preemptions == 0
+
+
+def test_who_was_turned_away_counts_as_not_answered(tmp_path: Path) -> None:
+    """The engine has no record of them; the figures have them all the same."""
+    run = engine_run(
+        tmp_path / "run", "static", [arrival(f"r{n}") for n in range(8)], batch_size=2, max_queued_requests=4
+    )
+    told = figures(RunView(run, "run"))
+
+    assert (told.requests, told.answered, told.failed) == (8, 4, {"refused": 4})
 
 
 def test_what_nobody_could_observe_is_said_to_be_so(engine: dict[str, RunView]) -> None:

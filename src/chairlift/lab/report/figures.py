@@ -145,15 +145,17 @@ def figures(view: RunView) -> RunFigures:
     else:
         records = view.requests
         failed = Counter(str(one.finish_reason) for one in records if one.finish_reason not in _ANSWERED)
+        # The engine counts who is turned away at the door, and keeps no record of them.
+        failed["refused"] = view.manifest.results.get("counters", {}).get("refused", 0)
         rate = output_tokens_per_second(records)
         latencies = {key: _latency(metric, records) for key, metric in _ENGINE.items()}
-        seen_by, requests = "engine", len(records)
+        seen_by, requests = "engine", len(records) + failed["refused"]
     return RunFigures(
         label=view.label,
         seen_by=seen_by,
         requests=requests,
         answered=requests - failed.total(),
-        failed=dict(failed.most_common()),
+        failed=dict((+failed).most_common()),
         output_rate=rate,
         latencies=latencies,
         usage=used,
