@@ -50,6 +50,16 @@ def test_figures_from_runs_are_those_from_traces(pairs: str, policy: str) -> Non
         assert spread.percentiles == pytest.approx({percent: theirs[name].percentiles[percent] for percent in PERCENTS})
 
 
+@pytest.mark.parametrize("pairs", [LOAD, LOAD.replace("rate=40", "rate=0.2"), f"{LOAD} warmup_requests=20"])
+def test_a_queue_that_grows_is_told_as_it_is_of_traces(pairs: str) -> None:
+    """By the same medians; none where it does not."""
+    ours, summary = both(pairs, max_num_seqs=8)
+    theirs = summary.stationarity
+
+    assert ours.growth == (theirs.ttft if theirs.ttft_grows else None)
+    assert (ours.growth is None) == ("rate=0.2" in pairs)
+
+
 def test_what_nobody_can_observe_is_none() -> None:
     """Times between tokens of results that leave together; and everything where nobody was answered."""
     assert both(LOAD, policy="static")[0].time_between_tokens is None

@@ -145,6 +145,12 @@ def _lines(model: DeviceModel, jobs: Sequence[SimulationJob], outcomes: Sequence
         label = ", ".join(f"{name} {_shown(name, value)}" for name, value in one.varied.items())
         if one.error:
             yield f"{label}: {one.error}"
+        if one.figures is not None and one.figures.growth is not None:
+            before, after = one.figures.growth
+            yield (
+                f"{label}: the queue still grew, TTFT p50 from {before:.3g} s in the second quarter of the load to "
+                f"{after:.3g} s in the last: the latencies say how long the load was."
+            )
         yield from (f"{label}: {note}" for note in one.notes)
         if one.folder:
             yield f"{label}: kept in {one.folder}"

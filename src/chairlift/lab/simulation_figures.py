@@ -21,6 +21,7 @@ from chairlift.lab.simulation import SimulatedRun, request_index
 from chairlift.records.gaps import GapRun
 from chairlift.records.observer import Observer
 from chairlift.records.schema import RequestRecord
+from chairlift.records.steady import ttft_growth
 
 PERCENTS: Final = (50.0, 90.0, 99.0)
 _ANSWERED: Final = (FinishReason.STOP, FinishReason.LENGTH)
@@ -56,6 +57,9 @@ class SimulatedFigures:
     time_between_tokens: Spread | None
     """None also where results are held back and nobody could observe it."""
     end_to_end: Spread | None
+    growth: tuple[float, float] | None
+    """Seconds: median time to first token in the second quarter of the arrivals and in the last, where it still grew:
+    then latencies say how long the load was. See chairlift.records.steady."""
     preemptions: int
     busy: float
     """Device time / wall."""
@@ -84,7 +88,9 @@ class FiguresObserver(Observer):
         self._scheduled = self._answered = self._tokens = 0
         self._first: Nanoseconds | None = None
         self._last: Nanoseconds = 0
+        self._due: list[Nanoseconds] = []
         self._ttft: list[Nanoseconds] = []
+        """Beside it."""
         self._end_to_end: list[Nanoseconds] = []
         self._gaps: Counter[GapRun] = Counter()
 
@@ -101,6 +107,7 @@ class FiguresObserver(Observer):
         self._tokens += record.output_tokens
         self._end_to_end.append(record.released - arrival)
         if record.first_token_released is not None:
+            self._due.append(arrival)
             self._ttft.append(record.first_token_released - arrival)
         if record.streamed:
             self._gaps.update(record.gap_runs)
@@ -119,10 +126,21 @@ class FiguresObserver(Observer):
             ttft=_spread(np.array(self._ttft, dtype=np.int64)),
             time_between_tokens=_between(self._gaps),
             end_to_end=_spread(np.array(self._end_to_end, dtype=np.int64)),
+            growth=self._growth(),
             preemptions=run.result.counters.preemptions,
             busy=ledger.busy,
             useful=ledger.useful,
         )
+
+    def _growth(self) -> tuple[float, float] | None:
+        if not self._due or max(self._due) == min(self._due):
+            return None
+        first, last = min(self._due), max(self._due)
+        points = [
+            (due, ttft) for due, ttft in zip(self._due, self._ttft, strict=True) if due >= first + (last - first) / 4
+        ]
+        growth = ttft_growth(points, first, last)
+        return growth.medians if growth.grows else None
 
 
 def _spread(values: NDArray[np.int64], weights: NDArray[np.int64] | None = None) -> Spread | None:

@@ -78,6 +78,15 @@ class Stationarity:
 
 
 @dataclass(frozen=True, slots=True)
+class TtftGrowth:
+    """Of the time to first token. None: too few to tell."""
+
+    grows: bool | None
+    medians: tuple[float, float] | None
+    """Seconds: of the second quarter, and of the last."""
+
+
+@dataclass(frozen=True, slots=True)
 class LittleCheck:
     """Both sides of Little's law."""
 
@@ -138,19 +147,34 @@ def stationarity(traces: Sequence[RequestTrace], over: Sequence[Level]) -> Stati
     late = time_mean(over, last - quarter, last)
     told = len(sent) >= 4 * _FEWEST
     grows = late > _GROWTH * early and late - early > max(1.0, math.sqrt(early))
-    points = [
-        (trace.scheduled, trace.first_content - trace.scheduled)
-        for trace in traces
-        if trace.ok and trace.first_content is not None and trace.sent is not None and trace.sent >= first + quarter
-    ]
+    growth = ttft_growth(
+        [
+            (trace.scheduled, trace.first_content - trace.scheduled)
+            for trace in traces
+            if trace.ok and trace.first_content is not None and trace.sent is not None and trace.sent >= first + quarter
+        ],
+        first,
+        last,
+    )
+    return Stationarity(growth.grows, grows if told else None, growth.medians, (early, late) if told else None)
+
+
+def ttft_growth(points: Sequence[tuple[Nanoseconds, Nanoseconds]], first: Nanoseconds, last: Nanoseconds) -> TtftGrowth:
+    """Whether the time to first token grew; see the module.
+
+    Args:
+        points: (due, time to first token) of requests with a whole answer that were sent after the first quarter.
+        first: when the first request was sent.
+        last: when the last was.
+    """
+    quarter = (last - first) / 4
     second = [ttft for due, ttft in points if due < first + 2 * quarter]
     fourth = [ttft for due, ttft in points if due >= last - quarter]
-    medians, ttft_grows = None, None
-    if min(len(second), len(fourth)) >= _FEWEST:
-        medians = (median(second) / 1e9, median(fourth) / 1e9)
-        trend = rank_correlation(points) * math.sqrt(len(points) - 1)
-        ttft_grows = medians[1] > _GROWTH * medians[0] and trend > _SIGNIFICANT
-    return Stationarity(ttft_grows, grows if told else None, medians, (early, late) if told else None)
+    if min(len(second), len(fourth)) < _FEWEST:
+        return TtftGrowth(None, None)
+    medians = (median(second) / 1e9, median(fourth) / 1e9)
+    trend = rank_correlation(points) * math.sqrt(len(points) - 1)
+    return TtftGrowth(medians[1] > _GROWTH * medians[0] and trend > _SIGNIFICANT, medians)
 
 
 def rank_correlation(points: Sequence[tuple[float, float]]) -> float:
