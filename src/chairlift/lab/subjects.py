@@ -55,6 +55,10 @@ class Subject(Protocol):
     def settable(self) -> bool:
         """Whether its settings can be changed from run to run."""
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """The settings of every run, unless a run says otherwise."""
+
     def config(self, settings: Settings) -> SchedulerConfig | None:
         """The scheduler's settings of a run with these; None where they are not known.
 
@@ -168,7 +172,7 @@ class ModelSubject:
 
     @property
     def given(self) -> dict[str, Any]:
-        """The settings of every run."""
+        """See Subject.given."""
         return dict(self._given)
 
     @property
@@ -260,6 +264,11 @@ class SimulatedSubject:
         self.name = name
         self._given = by_name(settings or {})
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """See Subject.given."""
+        return dict(self._given)
+
     def config(self, settings: Settings) -> SchedulerConfig:
         """See Subject.config."""
         return SimulatedTarget.load(self.name, self._given | by_name(settings)).config
@@ -308,6 +317,11 @@ class ServerSubject:
         self.name = name
         self._make = make
         self._about = dict(about or {})
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """None of them can be changed from here."""
+        return {}
 
     def config(self, settings: Settings) -> None:
         """Nobody here knows its settings."""

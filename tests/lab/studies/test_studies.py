@@ -15,6 +15,7 @@ from chairlift.lab.studies.study import Study
 from chairlift.lab.studies.text import study_lines
 from chairlift.lab.subjects import ServerSubject
 from chairlift.lab.targets.url import UrlTarget
+from tests.devices.helpers import MEMORY
 from tests.lab.sim_subject import sim_subject
 
 
@@ -93,6 +94,17 @@ async def test_burst_finds_a_pool_that_is_short(tmp_path: Path) -> None:
     assert named(record, "policies").column("waiting")[0] == 42
     assert "--num-kv-blocks" in [one.setting for one in record.verdicts]
     assert sum("150 of 150 answered" in text for text in record.sentences) == 3
+
+
+async def test_a_burst_that_takes_the_last_of_the_memory_is_told(tmp_path: Path) -> None:
+    """A share of 0.99 starts well, and fails at the first large step: the numbers, and the share to try."""
+    subject = sim_subject(tmp_path, device={"memory": MEMORY}, gpu_memory_utilization=0.99, num_kv_blocks=None)
+    study = Study("burst", subject, tmp_path / "study", quick=True)
+    await CATALOGUE["burst"].run(study)
+    [found] = study.record.verdicts
+
+    assert (found.setting, found.before, found.after) == ("--gpu-memory-utilization", 0.99, 0.94)
+    assert "activations" in found.evidence
 
 
 async def test_sweep_marks_the_bend_and_the_gain_follows_the_variance(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from chairlift.core.config import POLICIES
+from chairlift.core.errors import OutOfDeviceMemory
 from chairlift.lab.loads.files import load_from_pairs
 from chairlift.lab.measured import Measured
 from chairlift.lab.statistics import METHOD
@@ -85,7 +86,12 @@ async def burst(study: Study) -> None:
         f"name=fifty arrivals=burst arrivals.size=50 prompt={prompt} output=uniform output.min={output // 2} "
         f"output.max={output * 3 // 2}"
     )
-    runs = await _under_policies(study, load)
+    try:
+        runs = await _under_policies(study, load)
+    except OutOfDeviceMemory as error:
+        study.sentence("The burst was broken off: the device ran out of memory.")
+        study.conclude([verdicts.out_of_memory(error, study.subject.given | study.settings)])
+        return
     _usage_table(study, runs)
     for name, several in runs.items():
         answered = sum(run.answered for run in several)

@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from chairlift.core.config import SchedulerConfig
+from chairlift.core.errors import OutOfDeviceMemory
 from chairlift.lab.measured import EngineFigures, Measured
 from chairlift.lab.pressure import Pressure
 from chairlift.lab.studies.folder import Verdict
 from chairlift.lab.studies.words import number, percent, seconds
+from chairlift.lab.subjects import Settings
 
 RISE: Final = 1.5
 """Many at once should give at least this many times the output of one at a time."""
@@ -150,6 +152,25 @@ def short_of_memory(run: Measured, config: SchedulerConfig | None) -> Iterator[V
             engine.kv_blocks,
             max(wanted, engine.kv_blocks + engine.kv_blocks // 4),
         )
+
+
+def out_of_memory(error: OutOfDeviceMemory, settings: Settings) -> Verdict:
+    """The device ran out of memory in the middle of a load: its share against what a step and a sequence may take.
+
+    Args:
+        error: in its own words, with the numbers.
+        settings: of the run.
+    """
+    share = settings.get("gpu_memory_utilization")
+    return Verdict(
+        "The device runs out of memory under this load: the KV pool leaves too little beside it. Lower the share, or "
+        "--max-num-batched-tokens (a step's activations); --max-model-len and --max-num-seqs say what the pool must "
+        "hold.",
+        str(error),
+        "--gpu-memory-utilization",
+        share,
+        None if share is None else round(share - 0.05, 2),
+    )
 
 
 def refused(run: Measured) -> Iterator[Verdict]:
