@@ -2,6 +2,8 @@ import math
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from chairlift.lab.statistics import mean_interval, paired_ratio, student_t
 
@@ -73,3 +75,28 @@ def test_what_has_no_ratio_is_refused(above: list[float], below: list[float]) ->
     """No pairs, unequal numbers, or nothing on one side."""
     with pytest.raises(ValueError, match=r"pairs|positive"):
         paired_ratio(above, below)
+
+
+amounts = st.lists(st.tuples(st.floats(0.01, 1e4), st.floats(0.01, 1e4)), min_size=1, max_size=6)
+
+
+@given(amounts)
+def test_a_ratio_turned_round_is_its_reciprocal(pairs: list[tuple[float, float]]) -> None:
+    """Which of two is called the first changes nothing but the words."""
+    above, below = [one for one, _ in pairs], [other for _, other in pairs]
+    there, back = paired_ratio(above, below), paired_ratio(below, above)
+
+    assert there.middle * back.middle == pytest.approx(1)
+    turned = {"higher": "lower", "lower": "higher"}
+    assert back.finding == turned.get(there.finding, there.finding)
+    if there.low is not None and back.high is not None and there.low > 0:
+        assert there.low * back.high == pytest.approx(1)
+
+
+@given(amounts, st.floats(0.01, 100))
+def test_a_machine_twice_as_slow_changes_no_ratio(pairs: list[tuple[float, float]], factor: float) -> None:
+    """What both of a pair have in common cancels out."""
+    above, below = [one for one, _ in pairs], [other for _, other in pairs]
+    slower = paired_ratio([one * factor for one in above], [other * factor for other in below])
+
+    assert slower.middle == pytest.approx(paired_ratio(above, below).middle)

@@ -1,7 +1,10 @@
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from chairlift.core.errors import RecordError
 from chairlift.lab.studies.folder import (
@@ -10,6 +13,7 @@ from chairlift.lab.studies.folder import (
     StudyFolder,
     StudyRecord,
     StudyRun,
+    Table,
     Verdict,
     new_record,
     table,
@@ -94,3 +98,27 @@ def test_a_table_that_does_not_fit_its_columns_is_a_mistake() -> None:
         table("t", "T.", COLUMNS, [(1,)])
     with pytest.raises(ValueError, match="y is 'speed'; there are users, rate"):
         table("t", "T.", COLUMNS, [], y="speed")
+
+
+cells = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+)
+tables = st.builds(
+    lambda rows: table("t", "T.", COLUMNS, rows, x="users"), st.lists(st.tuples(cells, cells), max_size=4)
+)
+verdicts = st.builds(Verdict, st.text(), st.text(), st.none() | st.text(), cells, cells)
+
+
+@given(st.lists(tables, max_size=2), st.lists(verdicts, max_size=3), st.lists(st.text(), max_size=3))
+def test_whatever_is_found_survives_the_file(many: list[Table], found: list[Verdict], said: list[str]) -> None:
+    """Any words, any numbers, and nothing where nothing is known."""
+    record = new_record("t", "m", quick=False)
+    record.tables, record.verdicts, record.sentences = many, found, said
+    with TemporaryDirectory() as folder:
+        StudyFolder(Path(folder), record)
+
+        assert StudyRecord.read(Path(folder)) == record
