@@ -225,6 +225,18 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
         report_of(run, out=tmp_path / "file" / "report")
 
 
+def test_an_earlier_reports_pictures_are_replaced(tmp_path: Path) -> None:
+    """Those that the page had; other files are left alone."""
+    run = engine_run(tmp_path / "run", "continuous", staggered(12))
+    out = tmp_path / "report"
+    before, _, _ = report_of(run, out=out)
+    (out / "mine.png").write_bytes(b"")
+    after, _, _ = report_of(run, out=out, options=Options(SECOND, 2 * SECOND))
+
+    assert {path.stem for path in before.pictures} - {path.stem for path in after.pictures} == {"slots-close"}
+    assert {path.name for path in out.iterdir()} == {path.name for path in (*after.pictures, after.page)} | {"mine.png"}
+
+
 def test_a_page_of_a_long_run_stays_small(tmp_path: Path) -> None:
     """Under five megabytes, asked for as a whole."""
     run = engine_run(tmp_path / "long", "continuous", staggered(500, gap=SECOND // 10), jump=True)

@@ -6,8 +6,10 @@ from hypothesis import strategies as st
 
 from chairlift.lab.report.series import MOST_POINTS, cdf, kv_use, queue, thinned
 from chairlift.lab.report.sources import RunView
+from chairlift.records.client import ServerSample
 from tests.lab.report.making import engine_run, staggered
 from tests.lab.runs.making import write_run
+from tests.records.traces import MS
 from tests.sim.helpers import arrival, runner
 
 points = st.lists(st.tuples(st.floats(0, 1e5), st.floats(0, 1e6)), max_size=1500).map(sorted)
@@ -64,6 +66,17 @@ def test_kv_use_is_the_steps(tmp_path: Path) -> None:
 
     assert max(value for _, value in line.points) == max(step.kv_used / step.kv_total for step in view.steps)
     assert line.points[-1][1] == 0
+
+
+def test_a_servers_own_samples_are_its_queue_and_kv_use(tmp_path: Path) -> None:
+    """From when the first request was due; a sample that says nothing is passed over."""
+    told = [(1100, 3.0, 0.25), (2100, None, 0.5), (3100, 0.0, None)]
+    samples = [ServerSample(at * MS, MS, waiting=waiting, kv_usage=used) for at, waiting, used in told]
+    view = RunView(write_run(tmp_path / "run", samples=samples).folder)
+
+    assert queue(view).points == ((1.1, 3.0), (3.1, 0.0))
+    assert kv_use(view).points == ((1.1, 0.25), (2.1, 0.5))
+    assert queue(view).missing == kv_use(view).missing == ""
 
 
 def test_what_a_server_does_not_say_is_not_drawn(tmp_path: Path) -> None:

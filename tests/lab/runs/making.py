@@ -1,5 +1,6 @@
 """Runs on disk without running anything."""
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from chairlift.lab.loads.files import load_from_pairs
 from chairlift.lab.loads.schedule import Schedule
 from chairlift.lab.runs.store import RunEntry
 from chairlift.lab.targets.base import TargetInfo
+from chairlift.records.client import ServerSample
 from chairlift.records.client_summary import definitions, summarize
 from chairlift.records.manifest import Manifest
 from tests.records.traces import trace
@@ -17,13 +19,16 @@ from tests.records.traces import trace
 LOAD = "name=even arrivals=constant arrivals.rate=10 count=4 prompt=10 output=3"
 
 
-def write_run(folder: Path, pairs: str = LOAD, delay: int = 0, **fields: Any) -> RunEntry:
+def write_run(
+    folder: Path, pairs: str = LOAD, delay: int = 0, samples: Iterable[ServerSample] = (), **fields: Any
+) -> RunEntry:
     """A closed run of four answers, each so many ms later than usual.
 
     Args:
         folder: of the run.
         pairs: its load.
         delay: added to all chunks of all requests.
+        samples: of the server.
         fields: of the manifest.
     """
     traces = [
@@ -31,7 +36,7 @@ def write_run(folder: Path, pairs: str = LOAD, delay: int = 0, **fields: Any) ->
         for i in range(4)
     ]
     with ClientRecorder(folder) as recorder:
-        for one in traces:
+        for one in (*traces, *samples):
             recorder.write(one)
     given = {
         "source": "client",

@@ -55,7 +55,9 @@ def cautions(source: Source, figures: Mapping[str, RunFigures]) -> Iterator[str]
     for view in source.runs:
         for words in _doubts(view, figures[key_of(view)]):
             doubted.setdefault(words, []).append(view.label)
-    yield from (f"{_few(labels)}: {words}" for words, labels in doubted.items())
+    every = len(source.runs)
+    for words, labels in doubted.items():
+        yield f"{'All runs' if len(labels) == every > 1 else _few(labels)}: {words}"
     if source.study is None and len(source.runs) > 1:
         yield sentence(CAUTION)
 
@@ -126,6 +128,10 @@ def _doubts(view: RunView, figures: RunFigures) -> Iterator[str]:
     if view.engine is not None and view.grid is None and view.steps:
         yield "its records do not say whose tokens a step computed (an older version's): no picture of its slots."
     yield from view.manifest.results.get("warnings") or ()
+    target = view.manifest.target
+    if target.get("virtual_time"):
+        provenance = (target.get("details") or {}).get("provenance") or "of unknown origin"
+        yield f"nothing was computed: times are those of the device model {target.get('name')} ({provenance})."
 
 
 def _few(labels: Sequence[str]) -> str:

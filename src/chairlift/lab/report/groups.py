@@ -23,6 +23,11 @@ def representatives(group: Sequence[RunView]) -> Sequence[RunView]:
     return sorted(group, key=lambda view: POLICY_ORDER.index(view.policy) if view.policy in POLICY_ORDER else -1)
 
 
+def policies(group: Sequence[RunView]) -> int:
+    """How many there are in it."""
+    return len({view.policy for view in group})
+
+
 def group_name(group: Sequence[RunView]) -> str:
     """What the runs' labels begin with alike, else their load."""
     return _alike(group).strip(_JOINTS) or group[0].load_name

@@ -14,7 +14,7 @@ from chairlift.lab.report import charts
 from chairlift.lab.report.definitions import definitions
 from chairlift.lab.report.figures import RunFigures, figures
 from chairlift.lab.report.findings import cautions, key_of, lead, listed, sentence, wrong
-from chairlift.lab.report.groups import MOST_PANELS, group_name, representatives, short_labels
+from chairlift.lab.report.groups import MOST_PANELS, group_name, policies, representatives, short_labels
 from chairlift.lab.report.page import Block, Section, page
 from chairlift.lab.report.palette import Theme, in_variables
 from chairlift.lab.report.render import chart_svg, png
@@ -83,6 +83,7 @@ def write_report(source: Source, folder: Path, options: Options | None = None) -
     )
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        _forget(folder)
         (folder / PAGE).write_text(written, encoding="utf-8")
         paths = []
         for name, svg in draft.pictures.items():
@@ -93,6 +94,15 @@ def write_report(source: Source, folder: Path, options: Options | None = None) -
             f"the report cannot be written to {folder}: {error}; name another folder with --out."
         ) from error
     return Report(folder / PAGE, tuple(paths), words, doubts, wrong(source), tuple(draft.slots))
+
+
+def _forget(folder: Path) -> None:
+    """Remove the pictures of an earlier report: those that its page shows, and nothing else."""
+    page_of_before = folder / PAGE
+    if page_of_before.exists():
+        shown = re.findall(r'<figure id="([\w-]+)">', page_of_before.read_text(encoding="utf-8", errors="replace"))
+        for name in shown:
+            (folder / f"{name}.png").unlink(missing_ok=True)
 
 
 class _Draft:
@@ -109,7 +119,10 @@ class _Draft:
         if source.study is not None:
             # Runs of one load beside each other are what a study compares; the rest is in its tables.
             # Those first that computed the most for nothing: there is something to see.
-            groups = sorted(groups, key=lambda group: (-len({view.policy for view in group}), self._useful(group)))
+            groups = sorted(groups, key=lambda group: (-policies(group), self._useful(group)))
+            # Rounds of one load are called alike: the first of them stands for all.
+            named = {group_name(group): group for group in reversed(groups) if policies(group) == policies(groups[0])}
+            groups = [group for group in groups if group in named.values()]
         self.groups = groups[:_MOST_GROUPS]
 
     @property
@@ -127,7 +140,8 @@ class _Draft:
     def kicker(self) -> str:
         first = self.source.runs[0].manifest
         model = first.target.get("model") or first.model.get("name") or ""
-        parts = [str(model), str(first.machine.get("processor") or ""), first.started[:10]]
+        machine = "simulated" if first.target.get("virtual_time") else first.machine.get("processor")
+        parts = [str(model), str(machine or ""), first.started[:10]]
         return " · ".join(part for part in parts if part)
 
     def lead(self) -> Iterator[str]:

@@ -144,7 +144,7 @@ def _facts(view: RunView) -> dict[str, str]:
         ("version", {"chairlift": manifest.chairlift, **manifest.versions}),
         ("git", manifest.git),
     )
-    facts: dict[str, str] = {"started": manifest.started}
+    facts: dict[str, str] = {"started": manifest.started[:19].replace("T", " ")}
     for name, part in parts:
         facts |= {key: _fact(value) for key, value in leaves(part, name).items() if key not in _UNSHOWN}
     return {key: value for key, value in facts.items() if value}
@@ -156,8 +156,10 @@ def _fact(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        return f"{value:,}" if isinstance(value, int) and abs(value) >= 10_000 else f"{value:.10g}"
-    words = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        return f"{value:,}" if isinstance(value, int) and abs(value) >= 10_000 else f"{value:.6g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    words = str(value)
     return words if len(words) <= _LONG else f"{words[: _LONG - 1]}…"
 
 
