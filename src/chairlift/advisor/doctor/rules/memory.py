@@ -25,11 +25,14 @@ def preemption_thrash(case: Case, facts: Facts) -> Iterator[Finding]:
     if often < _OFTEN and again < _AGAIN:
         return
     changes = []
-    if facts.running_mean and facts.rows_limit:
-        lower = max(1, int(facts.running_mean * 0.8))
-        changes.append(Change("max_num_seqs", facts.rows_limit, min(lower, facts.rows_limit)))
     if case.capacity is not None:
-        changes.append(Change("num_kv_blocks", case.capacity.num_blocks, 2 * case.capacity.num_blocks))
+        pool, size = case.capacity.num_blocks, case.capacity.block_size
+        changes.append(Change("num_kv_blocks", pool, 2 * pool))
+        if facts.rows_limit and facts.prompt_mean is not None and facts.output_mean is not None:
+            whole = int(pool * size / max(1.0, facts.prompt_mean + facts.output_mean))
+            changes.append(Change("max_num_seqs", facts.rows_limit, max(1, min(facts.rows_limit, whole))))
+    elif facts.running_mean and facts.rows_limit:
+        changes.append(Change("max_num_seqs", facts.rows_limit, max(1, int(facts.running_mean))))
     yield Finding(
         "preemption_thrash",
         Stage.CONFIGURATION,
