@@ -36,8 +36,10 @@ def write_run(
         for i in range(4)
     ]
     with ClientRecorder(folder) as recorder:
-        for one in (*traces, *samples):
+        for one in traces:
             recorder.write(one)
+        for sample in samples:
+            recorder.write(sample)
     given = {
         "source": "client",
         "started": "2026-01-01T00:00:00.000+00:00",
