@@ -99,9 +99,14 @@ def read_question(arguments: argparse.Namespace) -> Asked:
     from chairlift.advisor.evaluate.base import problem_of
     from chairlift.advisor.evaluate.rounds import REQUESTS, rounds_of
     from chairlift.advisor.evaluate.targets import Targets, default_objective
+    from chairlift.advisor.flags.flags import flags_for
 
     given = vars(arguments)
     assumed: list[str] = []
+    if "for" in given:
+        flags_for(
+            given["for"], SchedulerConfig(), version=given.get("framework_version")
+        )  # refused now, not at the end
     device = read_device(arguments, assumed)
     with TemporaryDirectory() as scratch:
         load = rounds_of(

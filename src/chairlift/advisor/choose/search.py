@@ -23,7 +23,7 @@ half and twice the best of them."""
 DELAYS: Final = (0, 5_000_000, 20_000_000, 50_000_000, 200_000_000, 1_000_000_000)
 """ns: max_queue_delay that are tried at the best size without a delay."""
 BUDGETS: Final = (512, 2048, 8192)
-"""max_num_batched_tokens that are tried at the best max_num_seqs; more rows than tokens cannot be."""
+"""max_num_batched_tokens that are tried at the best size; more rows than tokens cannot be."""
 SIZE_SETTING: Final[Mapping[PolicyName, str]] = {
     "static": "batch_size",
     "dynamic": "max_batch_size",
@@ -139,9 +139,9 @@ def _beside(
     """What is tried at a policy's best size."""
     if policy == "dynamic" and not load.offline and "max_queue_delay" not in problem.fixed:
         yield from ({**settings, "max_queue_delay": delay} for delay in DELAYS if delay)
-    if policy == "continuous" and "max_num_batched_tokens" not in problem.fixed:
+    if "max_num_batched_tokens" not in problem.fixed:
         now = problem.config(settings)
         most = problem.device.valid.tokens
         for budget in BUDGETS:
-            if budget != now.max_num_batched_tokens and now.max_num_seqs <= budget <= most:
+            if budget != now.max_num_batched_tokens and now.max_rows <= budget <= most:
                 yield {**settings, "max_num_batched_tokens": budget}

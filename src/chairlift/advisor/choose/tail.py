@@ -161,7 +161,7 @@ def stretch(load: Round, factor: float, context: int) -> Round:
         _with_output(one, min(max(1, round(length)), max(1, context - one.prompt_tokens)))
         for one, length in zip(requests, lengths, strict=True)
     ]
-    return Round(Listed(load.schedule.load, changed))
+    return replace(load, schedule=Listed(load.schedule.load, changed))
 
 
 def output_cv(load: Round) -> float:

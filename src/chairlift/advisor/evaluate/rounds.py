@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from chairlift.core.config import PolicyName
 from chairlift.core.errors import ConfigError
 from chairlift.lab.compare.fairness import offline
 from chairlift.lab.loads.arrivals import ClosedLoop, TraceReplay
@@ -24,6 +25,9 @@ TOKENS: Final = 1_500_000
 """A round ends with the request that reaches so many tokens of prompts and answers, so that long prompts do not make it
 long; but not before LEAST requests."""
 LEAST: Final = 50
+_SORTED: Final = (
+    "everything is there at once: static takes it in the order of the prompts' lengths, which whoever sends it knows"
+)
 
 
 class Listed(Schedule):
@@ -53,6 +57,17 @@ class Round:
     """One repeat of a load."""
 
     schedule: Listed
+    sortable: bool = False
+    """Whether everything is there at one instant, so that whoever sends it may choose the order."""
+
+    def under(self, policy: PolicyName) -> Listed:
+        """As it is sent. For static batching what may be sorted is sorted by the prompts' lengths, which the sender
+        knows, so that little is padded; how long answers will be he does not know.
+        """
+        if not self.sortable or policy != "static":
+            return self.schedule
+        ordered = sorted(self.schedule, key=lambda one: one.prompt_tokens)
+        return Listed(self.schedule.load, [replace(one, index=index) for index, one in enumerate(ordered)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +131,9 @@ def rounds_of(load: Load, *, count: int, requests: int = REQUESTS, longest: int 
     cut = any(one.cut for one in drawn)
     return Rounds(
         load=load,
-        rounds=tuple(Round(Listed(load, each)) for each in made),
+        rounds=tuple(Round(Listed(load, each), offline(load)) for each in made),
         longest=max(_length(one) for each in made for one in each),
-        notes=tuple(_notes(drawn, longest, windows=windows)),
+        notes=(*_notes(drawn, longest, windows=windows), *([_SORTED] if offline(load) else [])),
         cut=cut,
     )
 

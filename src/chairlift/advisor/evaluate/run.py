@@ -71,10 +71,11 @@ def evaluate(problem: Problem, settings: Mapping[str, Any], load: Round) -> Outc
     """Live through a round of a load. Without a clock: the same arguments give the same outcome."""
     watch = Watch()
     try:
+        config = problem.config(settings)
         run = simulate_load(
-            load.schedule,
+            load.under(config.policy),
             problem.device,
-            problem.config(settings),
+            config,
             settings=problem.simulator(settings),
             observers=[watch],
         )
