@@ -89,6 +89,19 @@ def test_a_policys_size_has_its_own_name() -> None:
         policy_settings("inflight")
 
 
+async def test_a_model_is_warmed_up_once(tmp_path: Path) -> None:
+    """Before the first run, in a folder that no table counts; a simulation has nothing to warm."""
+    study = Study("t", fake_subject(), tmp_path / "study")
+    await study.run("one", FOUR)
+    await study.run("two", FOUR)
+    simulated = sim_study("t", tmp_path / "sim")
+    await simulated.run("one", FOUR)
+
+    assert sorted(path.name for path in (tmp_path / "study").glob("0*")) == ["00-warm-up", "01-one", "02-two"]
+    assert [run.label for run in study.record.runs] == ["one", "two"]
+    assert not (tmp_path / "sim" / "study" / "00-warm-up").exists()
+
+
 async def test_a_subjects_settings_are_under_the_runs(tmp_path: Path) -> None:
     """A study's own settings come between."""
     study = Study("t", sim_subject(tmp_path, policy="static"), tmp_path / "study", settings={"batch_size": 2})

@@ -23,6 +23,8 @@ from chairlift.records.client_summary import definitions
 
 SAMPLE_INTERVAL: Final = SECOND // 4
 """Between two looks at a server's metrics: runs are short, and its queue may be shorter still."""
+WARM_UP: Final = ("name=warm-up", "arrivals=burst", "arrivals.size=4", "prompt=16", "output=8")
+"""What a model is asked before the first run of a study."""
 Say = Callable[[str], None]
 """Shows a line of progress."""
 
@@ -63,6 +65,7 @@ class Study:
         self.stop = stop or Stop()
         self.say = say
         self.settings = dict(settings or {})
+        self._warm = False
         self.failures = 0
         """Requests without a whole answer, over all runs."""
         self.store = StudyFolder(folder, new_record(name, subject.name, quick=quick))
@@ -96,6 +99,7 @@ class Study:
         if config is not None:
             check_fills(schedule, config)
         folder = self.store.next_run(label)
+        await self._warm_up(merged)
         options = options or RunOptions(sample_interval=SAMPLE_INTERVAL)
         result = await self.subject.run(schedule, merged, folder, options=options, limits=limits, stop=self.stop)
         measured = Measured(label, _policy(result.info.details, config), merged, result)
@@ -106,6 +110,13 @@ class Study:
             raise Interrupted
         self.say(told(measured))
         return measured
+
+    async def _warm_up(self, settings: Settings) -> None:
+        """Before the first run of a model: what is slow once (lazy imports, first shapes) is in no figure."""
+        if self.subject.kind == "model" and not self._warm:
+            self._warm = True
+            schedule = Schedule(load_from_pairs(WARM_UP))
+            await self.subject.run(schedule, settings, self.store.folder / "00-warm-up", stop=self.stop)
 
     def config(self, measured: Measured) -> SchedulerConfig | None:
         """The scheduler's settings of a run; None where the target does not say."""
