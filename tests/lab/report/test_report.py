@@ -227,7 +227,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 def test_an_earlier_reports_pictures_are_replaced(tmp_path: Path) -> None:
     """Those that the page had; other files are left alone."""
-    run = engine_run(tmp_path / "run", "continuous", staggered(12))
+    run = engine_run(tmp_path / "run", "continuous", staggered(24))
     out = tmp_path / "report"
     before, _, _ = report_of(run, out=out)
     (out / "mine.png").write_bytes(b"")

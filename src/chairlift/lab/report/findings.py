@@ -12,6 +12,7 @@ from chairlift.lab.runs.compare import CAUTION
 from chairlift.records.metrics import NOT_OBSERVABLE
 
 _NAMED: Final = 4
+_BOTTLENECK: Final = "the client was the bottleneck"
 _EVEN: Final = 1.05
 """Rates that differ by less are called much the same."""
 
@@ -51,9 +52,12 @@ def cautions(source: Source, figures: Mapping[str, RunFigures]) -> Iterator[str]
     yield from (f"A run of the study is not here: {one}" for one in source.missing)
     if source.study is not None:
         yield from map(sentence, source.study.notes)
+    noted = "" if source.study is None else " ".join(source.study.notes)
     doubted: dict[str, list[str]] = {}
     for view in source.runs:
         for words in _doubts(view, figures[key_of(view)]):
+            if _BOTTLENECK in words and _BOTTLENECK in noted:
+                continue  # the study says so itself
             doubted.setdefault(words, []).append(view.label)
     every = len(source.runs)
     for words, labels in doubted.items():
@@ -122,7 +126,7 @@ def _doubts(view: RunView, figures: RunFigures) -> Iterator[str]:
         yield f"{refused:,} traces cannot be, and are in no figure."
     if _bottleneck(view):
         reasons = ", ".join(str(one) for one in _at(view, "client", "reasons") or ())
-        yield f"the client was the bottleneck ({reasons}): the figures are the client's, not the target's."
+        yield f"{_BOTTLENECK} ({reasons}): the figures are the client's, not the target's."
     if _at(view, "summary", "steady", "stationary") is False:
         yield "it was not stationary: latencies were still growing, so that they depend on how long it ran."
     if view.engine is not None and view.grid is None and view.steps:

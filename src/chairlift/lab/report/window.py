@@ -16,6 +16,8 @@ MOST_STEPS: Final = 600
 CLOSE_STEPS: Final = 110
 """Steps of a closer look: each is wide enough for its tokens to be seen one by one."""
 _TRIES: Final = 400
+_CLOSER: Final = 0.4
+"""Of a part, what a closer look shows at most: else it would not be closer."""
 
 Timed = tuple[Grid, Nanoseconds]
 """A run's grid, and its zero."""
@@ -52,7 +54,7 @@ def chosen(
 def closer(grids: Sequence[Timed], span: Span) -> Span | None:
     """The densest part of a part that shows too many steps for single tokens to be seen; None where they are seen."""
     near = densest(grids, span, CLOSE_STEPS)
-    return near if near[1] - near[0] < 0.6 * (span[1] - span[0]) else None
+    return near if near[1] - near[0] < _CLOSER * (span[1] - span[0]) else None
 
 
 def densest(grids: Sequence[Timed], span: Span, most: int) -> Span:
