@@ -16,6 +16,7 @@ from chairlift.records.schema import RequestRecord
 _NEXT = (
     ("chairlift serve MODEL --policy continuous", "an OpenAI-compatible server; --help lists every setting"),
     ("chairlift generate MODEL IN.jsonl OUT.jsonl", "answer a file of requests offline; resumes after a crash"),
+    ("chairlift demo --record demo && chairlift report demo/staggered-*", "see who had which slot when, as a page"),
     ("chairlift demo --straggler 600", "the classic example at full length"),
     ("make test", "lint, types, import contract, tests"),
 )
