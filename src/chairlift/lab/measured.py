@@ -30,7 +30,8 @@ DEFINITIONS: Final[Mapping[str, str]] = {
     "padding": "[share] tokens computed as padding / all tokens computed.",
     "dead": "[share] tokens computed for members of a closed batch that had ended / all tokens computed.",
     "recoverable": "[s] device time that the step predictor says the steps would not have cost without padding and "
-    "dead rows (ledger). Less than their share at average cost, since eight rows cost little more than one.",
+    "dead rows (ledger). Less than their share at average cost, since eight rows cost little more than one. Where "
+    "every step has the same number of rows, as under static batching, the predictor cannot tell what a row costs.",
     "reserved_unused": "[share] of the KV positions that requests held, the mean over time that no computed token of "
     "a request in progress was in: reservations ahead of time, waste in last blocks, and members that had ended. "
     "A prompt counts from its first token on; blocks that requests share are not told apart.",

@@ -108,10 +108,10 @@ def after_runs(runs: Mapping[PolicyName, Sequence[Measured]]) -> Iterator[str]:
             yield f"{name}: {failed} requests failed; what it did not answer, it did not have to compute."
         if any(one.result.client.bottleneck for one in several):
             yield f"{name}: the client was the bottleneck in a run; its figures are the client's."
-        if any(one.result.summary.stationarity.stationary is False for one in several):
+        if any(one.result.summary.stationarity.ttft_grows for one in several):
             yield (
-                f"{name}: its queue still grew while requests came, so its latencies depend on how long the run was: "
-                "the rate is more than it can take."
+                f"{name}: its time to first token grew as long as requests came, so its latencies depend on how long "
+                "the run was: the rate is more than it can take."
             )
     preempted = sum(one.preemptions for one in engines if one is not None)
     if preempted:

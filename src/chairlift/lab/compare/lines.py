@@ -8,6 +8,7 @@ from typing import Final
 
 from chairlift.lab.compare.comparison import Comparison
 from chairlift.lab.compare.conclusions import differences, statements, suits
+from chairlift.lab.compare.recoverable import RECOVERABLE
 from chairlift.lab.compare.rows import HEADINGS, Row, rows
 from chairlift.lab.statistics import METHOD, Ratio
 from chairlift.lab.studies.folder import Column
@@ -68,6 +69,7 @@ def write(study: Study, comparison: Comparison) -> None:
         low="low",
         high="high",
     )
+    study.record.definitions["recoverable"] = RECOVERABLE
     for text in statements(comparison):
         study.sentence(text)
     for text in comparison.unfair:

@@ -10,9 +10,12 @@ from chairlift.core.config import PolicyName
 from chairlift.core.ledger import Category
 from chairlift.lab.compare.comparison import Comparison
 from chairlift.lab.compare.complexity import SETTINGS, lines_of_policy
+from chairlift.lab.compare.recoverable import StepLine
 from chairlift.lab.measured import EngineFigures, Measured
+from chairlift.lab.runs.bench import ENGINE
 from chairlift.lab.studies.words import NONE, number, seconds, spread
 from chairlift.records.metrics import NOT_OBSERVABLE
+from chairlift.records.reader import Run
 
 _TTFT, _E2E, _BETWEEN = "ttft_from_schedule", "end_to_end_from_schedule", "time_between_tokens"
 
@@ -89,7 +92,7 @@ def _engine_rows(comparison: Comparison) -> Iterator[Row]:
     yield measured("waste", "padding", "share of tokens", lambda e: e.share("padding"))
     yield measured("waste", "dead rows", "share of tokens", lambda e: e.share("dead"))
     yield measured("waste", "recomputed", "share of tokens", lambda e: e.share("recompute"))
-    yield measured("waste", "recoverable of these", "s", lambda e: e.recoverable)
+    yield Row("waste", "recoverable of these", "s", _recoverable(comparison))
     yield measured("waste", str(Category.HELD), "s", lambda e: e.held)
     yield measured("waste", str(Category.IDLE), "s", lambda e: e.idle)
 
@@ -106,6 +109,13 @@ def _in_order(comparison: Comparison) -> Iterator[Sequence[Measured]]:
 
 def _each(comparison: Comparison, cell: Callable[[Sequence[EngineFigures]], str]) -> tuple[str, ...]:
     return tuple(cell([run.engine for run in runs if run.engine is not None]) for runs in _in_order(comparison))
+
+
+def _recoverable(comparison: Comparison) -> tuple[str, ...]:
+    """By one line for all, since under static batching alone rows never vary."""
+    steps = [[Run(run.folder / ENGINE).steps() for run in runs] for runs in _in_order(comparison)]
+    line = StepLine.of(step for runs in steps for run in runs for step in run)
+    return tuple(NONE if line is None else spread([line.recoverable(run) for run in runs]) for runs in steps)
 
 
 def _steps_per_decision(engine: EngineFigures) -> float | None:

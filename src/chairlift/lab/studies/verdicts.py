@@ -195,7 +195,7 @@ def outgrown(run: Measured, config: SchedulerConfig | None) -> Iterator[Verdict]
             f"{config.policy} batching does not fit this load: members end, and their rows run on for nothing until "
             "the batch does.",
             f"useful {percent(engine.useful)} of the tokens computed, dead rows {percent(dead)}, padding "
-            f"{percent(engine.share('padding'))}; recoverable {seconds(engine.recoverable)} of {seconds(engine.wall)}",
+            f"{percent(engine.share('padding'))}",
             "--policy",
             config.policy,
             "continuous",
