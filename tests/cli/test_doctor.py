@@ -36,7 +36,7 @@ def test_a_sick_run_is_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture
     code, out, _ = doctor(capsys, "last", "--runs", str(tmp_path), "--device", "h100-sxm/llama-3.1-8b")
 
     assert code == 1
-    assert "first: --max-num-seqs is reached" in out
+    assert "first: The number of slots (--max-num-seqs) is reached" in out
     assert "change: --max-num-seqs from 2 to 16" in out
     assert "simulated: output_tokens_per_second" in out
 

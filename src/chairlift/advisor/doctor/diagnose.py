@@ -76,6 +76,8 @@ def symptoms(facts: Facts) -> tuple[Seen, ...]:
     if facts.queue_mean is not None and facts.end_to_end_mean and facts.queue_mean > _WAITING * facts.end_to_end_mean:
         wait = f"{seconds(facts.queue_mean)} of {seconds(facts.end_to_end_mean)} end to end, mean"
         found.append(Seen("high latency: requests wait before they run", wait))
+    elif facts.queue_mean is None and facts.waiting_mean is not None and facts.waiting_mean >= 1:
+        found.append(Seen("requests wait before they run", f"{facts.waiting_mean:.1f} at a time, mean"))
     if facts.itl_p50 and facts.itl_p99 is not None and facts.itl_p99 > 3 * facts.itl_p50:
         tail = f"p99 {seconds(facts.itl_p99)}, p50 {seconds(facts.itl_p50)}"
         found.append(Seen("high latency: answers stutter", tail, "time between tokens"))

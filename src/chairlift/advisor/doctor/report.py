@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from chairlift.advisor.doctor.diagnose import Diagnosis, by_stage
 from chairlift.advisor.doctor.finding import Finding, Stage
+from chairlift.advisor.flags.flags import framework_names
+from chairlift.advisor.flags.mapping import frameworks
 
 _WIDTH = 110
 _TITLES = {
@@ -39,17 +41,26 @@ def diagnosis_lines(diagnosis: Diagnosis) -> Iterator[str]:
         if not found and stage is not Stage.SYMPTOM:
             yield "  nothing found"
         for finding in found:
-            yield from _finding(finding, diagnosis.findings.index(finding) + 1)
+            yield from _finding(finding, diagnosis.findings.index(finding) + 1, case.server)
 
 
-def _finding(one: Finding, rank: int) -> Iterator[str]:
+def theirs(server: str, setting: str) -> str:
+    """What a server that is not ours calls a setting; empty where it has none or it is ours."""
+    if server == "chairlift" or server not in framework_names():
+        return ""
+    names = {entry.name for entry in frameworks()[server].flags if entry.setting == setting}
+    return " and ".join(sorted(names))
+
+
+def _finding(one: Finding, rank: int, server: str) -> Iterator[str]:
     mark = "note" if one.note else f"{rank}."
     yield from _wrapped(f"{mark} {one.means} [{one.rule}, {one.confidence.value}]", "  ")
     for seen in one.seen:
         means = f" ({seen.means})" if seen.means else ""
         yield from _wrapped(f"seen: {seen.name}: {seen.value}{means}", "     ")
     for change in one.changes:
-        yield from _wrapped(f"change: {change}", "     ")
+        name = theirs(server, change.setting)
+        yield from _wrapped(f"change: {change}{f' ({name} there)' if name else ''}", "     ")
     if one.advice:
         yield from _wrapped(f"advice: {one.advice}", "     ")
     if one.expected:

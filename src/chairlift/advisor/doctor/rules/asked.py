@@ -142,8 +142,8 @@ def not_stationary(case: Case, facts: Facts) -> Iterator[Finding]:
 
 
 _FULL: Final = 0.9
-_DEEP: Final = 2.0
-"""Mean queue over sequences that run."""
+_GROWN: Final = 1.5
+"""The queue at the end over that at the middle, where nothing else tells that a server is used up."""
 
 
 def overload(case: Case, facts: Facts) -> Iterator[Finding]:
@@ -152,21 +152,24 @@ def overload(case: Case, facts: Facts) -> Iterator[Finding]:
         return
     if case.described and case.described.get("rate") is None:
         return  # all at one instant: work to be done, not traffic to keep up with
-    busy = facts.busy if facts.busy is not None else (1.0 if (facts.running_mean or 0) > 0 else 0.0)
     rows = facts.rows_limit or facts.running_peak or 1
     # Behind a closed batch as many as it holds wait as a matter of course.
     usual = 2 * rows if case.config is not None and case.config.closed else rows
-    grows = facts.waiting_end is not None and facts.waiting_peak is not None and facts.waiting_peak >= usual
-    if busy < _FULL or not grows or facts.waiting_mean < 0.3 * max(4.0, facts.running_mean):
+    if facts.busy is None:  # a server that does not say: a queue that goes on growing is what is left to tell by
+        grows = (facts.waiting_end or 0) > _GROWN * max(1.0, facts.waiting_middle or 0)
+    else:
+        grows = facts.busy >= _FULL and (facts.waiting_peak or 0) >= usual
+    if not grows or facts.waiting_mean < 0.3 * max(4.0, facts.running_mean):
         return
     if facts.queue_mean is not None and facts.end_to_end_mean and facts.queue_mean < 0.2 * facts.end_to_end_mean:
         return
     yield Finding(
         "overload",
         Stage.INPUT,
-        "More comes than can be served: the device is busy all the time and the queue grows.",
+        "More comes than can be served: "
+        + ("the queue grows." if facts.busy is None else "the device is busy all the time and the queue grows."),
         (
-            Seen("busy", share(busy), "device time / wall"),
+            *((Seen("busy", share(facts.busy), "device time / wall"),) if facts.busy is not None else ()),
             Seen("waiting, mean and peak", f"{facts.waiting_mean:.1f}, {facts.waiting_peak:g}"),
             Seen("running, mean", f"{facts.running_mean:.1f}"),
             *(
@@ -176,7 +179,7 @@ def overload(case: Case, facts: Facts) -> Iterator[Finding]:
             ),
         ),
         weight=0.35,
-        confidence=Confidence.LIKELY,
+        confidence=Confidence.LIKELY if facts.busy is not None else Confidence.POSSIBLE,
         advice="Serve less per replica, add one, or refuse early (--max-queued-requests); settings alone will not do.",
     )
 

@@ -25,22 +25,29 @@ _PAYS: Final = 1.25
 
 def slots_short(case: Case, facts: Facts) -> Iterator[Finding]:
     """max_num_seqs is reached with KV to spare and a queue behind it, and more sequences would give more."""
-    if not _continuous(case) or facts.at_limit is None or facts.kv_peak is None or facts.rows_limit is None:
+    if not _continuous(case) or facts.at_limit is None or facts.rows_limit is None:
         return
-    if facts.at_limit < _AT_LIMIT or facts.kv_peak > _SPARE_KV:
+    # Slots of llama.cpp have memory of their own, so that nothing but their number holds requests back.
+    own = case.server == "llama.cpp"
+    if facts.at_limit < _AT_LIMIT or (not own and (facts.kv_peak is None or facts.kv_peak > _SPARE_KV)):
         return
+    used = facts.kv_peak if facts.kv_peak is not None else 0.45
     gain = gain_of_twice(facts.step_by_rows, facts.rows_limit)
     if gain is not None and gain < _PAYS:
         return
-    room = max(2, min(8, int(0.9 / max(0.01, facts.kv_peak))))
+    room = max(2, min(8, int(0.9 / max(0.01, used))))
     yield Finding(
         "slots_short",
         Stage.CONFIGURATION,
-        "--max-num-seqs is reached while the KV pool has room: requests wait for a slot, not for memory.",
+        "The number of slots (--max-num-seqs) is reached while there is memory: requests wait for a slot.",
         (
             Seen("at the limit with a queue", share(facts.at_limit), "share of the wall"),
-            Seen("KV pool, peak", share(facts.kv_peak), "KV blocks held / all"),
-            Seen("waiting, mean", f"{facts.waiting_mean or 0:.1f}"),
+            *(
+                (Seen("KV pool, peak", share(facts.kv_peak), "KV blocks held / all"),)
+                if facts.kv_peak is not None
+                else ()
+            ),
+            Seen("running at the limit, and waiting, mean", f"{facts.rows_limit}, {facts.waiting_mean or 0:.1f}"),
             *((Seen("twice the sequences would give", f"{gain:.2f} times the tokens/s"),) if gain is not None else ()),
         ),
         weight=min(0.95, facts.at_limit * (0.9 if gain is None else min(1.0, gain - 1))),
