@@ -1,12 +1,14 @@
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
 from chairlift.lab.compare.recoverable import StepLine
 from chairlift.records.schema import StepRecord
 
-IDLE = StepRecord(**dict.fromkeys(StepRecord.__annotations__, 0) | {"policy": "static", "batch": None, "repeats": 1})
+_FIELDS: dict[str, Any] = dict.fromkeys(StepRecord.__annotations__, 0)
+IDLE = StepRecord(**_FIELDS | {"policy": "static", "batch": None, "repeats": 1})
 
 
 def step(prompt: int, decode: int, *, padding: int = 0, dead: int = 0, read: int = 0, noise: float = 1.0) -> StepRecord:
