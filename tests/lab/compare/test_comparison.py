@@ -157,3 +157,12 @@ def test_options_that_cannot_be_are_refused(options: dict[str, object], said: st
     """With their flags."""
     with pytest.raises(ConfigError, match=said):
         CompareOptions(**options)  # type: ignore[arg-type]
+
+
+async def test_a_choice_on_one_round_says_that_it_is_none(tmp_path: Path) -> None:
+    """And one whose difference is inside the noise says so, with the interval."""
+    once = await compared(sim_study("compare", tmp_path / "once"), f"{TAIL} output.ratio=7:1", repeats=1)
+    even = await compared(sim_study("compare", tmp_path / "even", max_num_seqs=16), EVEN, sizes=(16,), repeats=2)
+
+    assert choice(once).endswith("One round cannot tell that from noise: repeat it (--repeats).")
+    assert "is inside the noise: 1.0" in choice(even)

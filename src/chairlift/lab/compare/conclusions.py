@@ -138,7 +138,7 @@ def choice(comparison: Comparison) -> str:
     best = max(standings, key=lambda name: standings[name].share)
     for name in _SIMPLEST:
         if name in standings and standings[name].enough:
-            return _enough(name, best, standings[name].share)
+            return _enough(name, best, standings[name].share) + _doubt(comparison, name, best)
     waits = "p99 end to end" if comparison.offline else "first token and p99 end to end"
     return (
         f"No policy is within {1 - ENOUGH:.0%} of the best in output and within {_LONGER - 1:.0%} in {waits} at once: "
@@ -161,6 +161,18 @@ def _enough(name: PolicyName, best: PolicyName, share: float) -> str:
         else f"{name} is enough for this load: no other policy gives more output or shorter waits. It saves {saved} "
         f"settings to choose, {lines} lines of policy, and preemptions."
     )
+
+
+def _doubt(comparison: Comparison, name: PolicyName, best: PolicyName) -> str:
+    """Where the rounds do not bear out what was chosen, that is said with it."""
+    others = [other for other in comparison.runs if other != name] if name == best else [best]
+    for other in others:
+        ratio = _ratio(comparison.rates(name), comparison.rates(other))
+        if ratio is not None and ratio.finding == "not known":
+            return " One round cannot tell that from noise: repeat it (--repeats)."
+        if ratio is not None and ratio.finding == "inside the noise":
+            return f" Its output beside {other}'s is inside the noise: {ratio}."
+    return ""
 
 
 def statements(comparison: Comparison) -> Iterator[str]:
