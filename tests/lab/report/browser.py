@@ -42,7 +42,8 @@ _SEEN = """(() => ({
   wide: document.documentElement.scrollWidth > document.documentElement.clientWidth,
   text: document.body.innerText,
 }))()"""
-_PATIENCE = 60
+_PATIENCE = 300
+"""Seconds; a guard against waiting for ever, however slow the machine."""
 
 
 @dataclass
