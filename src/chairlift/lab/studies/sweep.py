@@ -224,7 +224,7 @@ async def variance(study: Study) -> None:
             Column("answers"),
             Column("cv2", "", "CV²"),
             Column("over"),
-            Column("gain", "", "continuous / it"),
+            Column("gain", "", "continuous / closed"),
             Column("low", "", "lower end"),
             Column("high", "", "upper end"),
             Column("finding"),
