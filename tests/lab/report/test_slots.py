@@ -9,7 +9,7 @@ from chairlift.lab.report.grid import TOKEN_KINDS
 from chairlift.lab.report.slots import HOVERED, LEFT, PLOT, Panel, caption, slot_picture
 from chairlift.lab.report.sources import RunView
 from tests.lab.report.making import engine_run, staggered
-from tests.sim.helpers import SECOND
+from tests.sim.helpers import SECOND, arrival, runner
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +90,17 @@ def test_a_long_run_is_a_small_picture(tmp_path: Path) -> None:
     )
     assert "<title>" not in picture.svg
     assert len(picture.svg) < 300_000
+
+
+def test_low_rows_have_no_single_tokens(tmp_path: Path) -> None:
+    """A hundred slots are drawn as stretches, however close one looks."""
+    crowd = [arrival(f"r{n}", tokens=8, answer=40) for n in range(100)]
+    run = engine_run(tmp_path / "wide", "continuous", crowd, runner(num_blocks=1024), max_num_seqs=100)
+    view = RunView(run, "wide")
+    start = view.steps[1].planned
+    svg = slot_picture([panel(view, 100)], start, start + view.length // 10).svg
+
+    assert 90 < len(re.findall(r"M[\d.]+,[\d.]+h", "".join(re.findall(r'class="cells"[^>]+', svg)))) < 250
 
 
 def test_the_caption_says_what_is_shown(views: dict[str, RunView]) -> None:

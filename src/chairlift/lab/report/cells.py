@@ -35,6 +35,8 @@ class Window:
     stop: Nanoseconds
     pixel: float = 1.0
     """Nanoseconds of a pixel."""
+    single: bool = True
+    """Draw tokens one by one where there is room. In rows too low to tell them apart that would be mere weight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ def _cells_of(grid: Grid, slot: int, piece: tuple[int, int], share: Counts, wind
         yield Cell(slot, start, stop, RESTING, NOTHING)
         return
     steps, tokens = grid.repeats[end] - grid.repeats[first], sum(share)
-    if (stop - start) / steps >= TOKEN_WIDTH * window.pixel:
+    if window.single and (stop - start) / steps >= TOKEN_WIDTH * window.pixel:
         for at in range(first, end):
             repeats = grid.steps[at].repeats
             begin, length = grid.starts[at], (grid.ends[at] - grid.starts[at]) / repeats

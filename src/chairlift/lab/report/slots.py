@@ -29,6 +29,8 @@ _TOP, _BETWEEN, _BOTTOM = 40, 22, 44
 _HEIGHT, _LEAST_HEIGHT = 224, 66
 """Of a panel: at most and at least."""
 _MOST_ROW, _LEAST_ROW = 15, 2
+_APART: Final = 5
+"""Pixels: the height of rows from which on rows and tokens are drawn apart."""
 _LABEL: Final = 15
 """Letters of a run's label in a line."""
 HOVERED: Final = 600
@@ -90,7 +92,7 @@ def slot_picture(panels: Sequence[Panel], start: Nanoseconds, stop: Nanoseconds)
     kinds: set[str] = set()
     bottom = float(_TOP)
     for panel in panels:
-        window = Window(panel.zero + start, panel.zero + stop, pixel)
+        window = Window(panel.zero + start, panel.zero + stop, pixel, single=panel.row_height >= _APART)
         drawn = list(cells(panel.grid, window))
         kinds |= {cell.kind for cell in drawn}
         tokens[panel.label] = dict(zip(TOKEN_KINDS, total(cell.tokens for cell in drawn), strict=True))
@@ -127,7 +129,7 @@ class _Scale:
 def _panel(panel: Panel, drawn: Sequence[Cell], scale: _Scale, top: float, stop: Nanoseconds) -> Iterator[str]:
     """Background, cells, label, and the line at the end."""
     rows, row = panel.rows, panel.row_height
-    gap = 1.0 if row >= 5 else 0.0
+    gap = 1.0 if row >= _APART else 0.0
     end = scale.x(panel.end - panel.zero)
     begin = scale.x(0)
     width = max(0.0, end - begin)
