@@ -12,7 +12,7 @@ from chairlift.cli.flags import add_flag
 from chairlift.cli.main import FOUND, INTERRUPTED, OK
 from chairlift.cli.parser import Parser
 from chairlift.cli.target_flags import TargetFlags, add_load_flags, add_target_flags, load_of
-from chairlift.cli.units import DURATION, PATH, choice
+from chairlift.cli.units import DURATION, PATH, TEXT, choice
 from chairlift.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ def configure(parser: Parser) -> None:
     add_flag(figures, "as", choice(("vllm", "guidellm", "aiperf")), "Show the run by another tool's definitions, too.")
     figures.add_argument("--json", action="store_true", help="print the run's manifest instead of text")
     figures.add_argument("--definitions", action="store_true", help="print what each figure means; needs no target")
+    device = "TARGET is a model: its device model (calibrate writes one); the saturation is told against it."
+    add_flag(figures, "device", TEXT, device)
     add_flag(figures, "runs", PATH, "The folder that keeps runs.", Path("runs"))
     add_target_flags(parser)
 
@@ -137,6 +139,7 @@ class _Display:
 
 
 def _bench(arguments: argparse.Namespace, load: Load, limits: Limits | None) -> Bench:
+    from chairlift.devices.registry import find_device_model
     from chairlift.lab.client.options import RunOptions
     from chairlift.lab.loads.schedule import Schedule
     from chairlift.lab.runs.bench import Bench
@@ -150,8 +153,12 @@ def _bench(arguments: argparse.Namespace, load: Load, limits: Limits | None) -> 
     target: Target = target_named(
         about.target, server=UrlSettings(**about.server), tokenizer=tokenizer, engine=about.engine
     )
+    device: str | None = getattr(arguments, "device", None)
     if isinstance(target, ModelTarget):
         tokenizer = target.engine.tokenizer
+        target.device = None if device is None else find_device_model(device)
+    elif device is not None:
+        raise ConfigError(f"--device cannot be set: {about.target} is no model in this process.")
     counter = tokenizer
     schedule: Schedule = Schedule(load, None if counter is None else lambda text: len(counter.encode(text)))
     return Bench(
@@ -204,7 +211,8 @@ def _print_result(result: BenchResult) -> None:
     if not result.info.virtual_time:  # no client that could be late
         print(*client_lines(result.client), sep="\n")
     if (used := result.usage) is not None:
-        print(f"device: busy {number(used.busy)} of the time, {number(used.useful)} of its tokens useful")
+        saturation = "" if used.saturation is None else f", saturation {number(used.saturation)}"
+        print(f"device: busy {number(used.busy)} of the time, {number(used.useful)} of its tokens useful{saturation}")
     if result.stopped:
         print("stopped early: what was under way is cut and counts as scheduled")
     print(f"kept in {result.entry.folder}; --definitions says what each figure means")

@@ -13,6 +13,7 @@ from typing import Any
 
 from chairlift import __version__
 from chairlift.core.errors import ConfigError
+from chairlift.devices.peak import most_tokens_per_second
 from chairlift.lab.client.options import RunOptions, Stop
 from chairlift.lab.client.recorder import ClientRecorder
 from chairlift.lab.client.recording import record
@@ -117,7 +118,9 @@ class Bench:
         results = {"summary": summary.to_json(), "client": verdict, "stopped": stopped}
         used = None
         if isinstance(self.target, KeepsRecords):
-            used = usage(Run(self.folder / ENGINE).steps())
+            device = self.target.device
+            maximum = None if device is None else most_tokens_per_second(device)
+            used = usage(Run(self.folder / ENGINE).steps(), maximum)
             results["usage"] = asdict(used)
         manifest = replace(
             manifest,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from chairlift.devices.model import DeviceModel
 from chairlift.lab.client.options import RunOptions, Stop
 from chairlift.lab.loads.schedule import Schedule
 from chairlift.records.client import Observation
@@ -69,6 +70,10 @@ class Target(Protocol):
 @runtime_checkable
 class KeepsRecords(Protocol):
     """A target whose engine can be looked into: it keeps the engine's own records beside the client's."""
+
+    @property
+    def device(self) -> DeviceModel | None:
+        """What its device was found to do, for the saturation; None where that is not known."""
 
     def records(self, folder: Path, client: Manifest) -> AbstractAsyncContextManager[None]:
         """Within this, what is run is recorded; at its end the target is closed, so that the last step is in.

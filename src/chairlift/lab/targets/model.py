@@ -14,6 +14,7 @@ from chairlift import __version__
 from chairlift.core.errors import EngineError, RequestError, RequestRefused
 from chairlift.core.reasons import Reason
 from chairlift.core.request import FinishReason, TokenId
+from chairlift.devices.model import DeviceModel
 from chairlift.engine.async_engine import AsyncEngine
 from chairlift.engine.config import EngineConfig
 from chairlift.engine.core import EngineCore, EngineStats
@@ -50,6 +51,9 @@ class ModelTarget:
         params: how tokens are sampled; lengths come from the schedule.
         end_input: tell the engine that its input has ended.
         clock: makes the clock of each run.
+
+    Attributes:
+        device: a device model of the machine it runs on, where there is one. See KeepsRecords.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class ModelTarget:
         self._end_input = end_input
         self._clock = clock
         self._runs = itertools.count()
+        self.device: DeviceModel | None = None
 
     @classmethod
     def load(cls, model: str, settings: Mapping[str, Any] | None = None) -> Self:
@@ -160,20 +165,24 @@ class _EngineSender:
         self._writer = writer
         self._clock = clock
         self._prefix = prefix
+        self._ahead: int | None = None
+        """By how much the engine's clock is ahead of the client's: taken once, so that requests that are due together
+        arrive together, and keep their order."""
 
     def prepare(self, request: ScheduledRequest, answers: Mapping[int, Answer]) -> list[TokenId]:
         return self._writer(request, answers)
 
     async def send(self, request: ScheduledRequest, prepared: list[TokenId], watch: Stopwatch) -> None:
         # The engine's own records count from the same moment as the client's, lateness included.
-        late = self._clock.now() - watch.scheduled
+        if self._ahead is None:
+            self._ahead = self._engine.core.now() - self._clock.now()
         try:
             stream = self._engine.submit(
                 prepared,
                 self._target.params(request),
                 request_id=f"{self._prefix}-{request.index}",
                 priority=request.priority,
-                arrival=self._engine.core.now() - late,
+                arrival=watch.scheduled + self._ahead,
             )
         except RequestRefused as error:
             full = error.refused.reason is Reason.QUEUE_FULL

@@ -80,6 +80,11 @@ class SimulatedTarget:
             config = replace(config, max_model_len=min(config.max_model_len, model.valid.context))
         return cls(model, config, SimulatorSettings(**simulator))
 
+    @property
+    def device(self) -> DeviceModel:
+        """See KeepsRecords."""
+        return self.model
+
     def attach(self, observer: Observer) -> None:
         """Show it the engine's records of later runs."""
         self._observers = (*self._observers, observer)
