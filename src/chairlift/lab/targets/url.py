@@ -33,6 +33,8 @@ from chairlift.text.tokenizer import Tokenizer
 
 _PATHS: Final[Mapping[Api, str]] = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
 _SAMPLE_PATIENCE: Final = aiohttp.ClientTimeout(total=2.0)
+_PATIENCE_AT_THE_ENDS: Final = aiohttp.ClientTimeout(total=30.0)
+"""Nothing waits for the first sample and the last, and totals are the difference of the two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +208,8 @@ class _HttpSender:
         if url is None:
             return None
         try:
-            async with self._beside.get(url, timeout=_SAMPLE_PATIENCE) as response:
+            patience = _PATIENCE_AT_THE_ENDS if complete else _SAMPLE_PATIENCE
+            async with self._beside.get(url, timeout=patience) as response:
                 page = await response.text()
                 if response.status != 200:
                     return ServerSample(0, 0, error=f"status {response.status}")
