@@ -80,7 +80,8 @@ def chromium() -> str:
 def look(pages: Sequence[tuple[Path, Scheme, int]]) -> list[Look]:
     """Open pages one after the other, each as a reader who prefers that scheme, in a window so wide."""
     program = chromium()
-    with tempfile.TemporaryDirectory() as profile:
+    # Its helpers may write on for a moment after it has ended.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
         command = [program, *_FLAGS, *sandbox, f"--user-data-dir={profile}", "about:blank"]
         with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:

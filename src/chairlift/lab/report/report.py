@@ -30,8 +30,8 @@ _MOST_GROUPS = 3
 
 
 _SLOTS = (
-    "A row is a slot of the batch, a cell a token where there is room for one. Plain areas are what somebody asked for; "
-    "patterned ones were computed for nothing, and blank ones stood empty."
+    "A row is a slot of the batch, a cell a token where there is room for one. Plain areas are what somebody asked "
+    "for; patterned ones were computed for nothing, and blank ones stood empty."
 )
 
 
