@@ -25,6 +25,7 @@ COMMANDS = {
     "calibrate": "measure this machine, or fit a measured table, for the simulator",
     "choose": "which batching policy a load needs on a device, with which settings, and why",
     "doctor": "what is wrong with a run or a live server, why, and what to change",
+    "tune": "the best settings of a policy for a load under limits, and what binds each of them",
     "flags": "settings in the words of vLLM, SGLang, TGI, TensorRT-LLM, Triton, TF Serving or llama.cpp",
     "runs": "list the runs that were kept",
     "diff": "two runs side by side: loads, parameters, results",

@@ -72,15 +72,20 @@ def gap_between(closed: Sequence[Outcome], continuous: Sequence[Outcome], target
         return Gap(policy, 0.0 if ranks[0] > ranks[1] else math.inf, None)
     if ranks[0] == 1:
         return Gap(policy, _mean_violation(closed, targets) / _mean_violation(continuous, targets), None)
-    values = [
-        [abs(value) for _, value in several]
-        for several in ((theirs, ours) if targets.higher_is_better else (ours, theirs))
-    ]
+    values = [_values(several, targets) for several in (closed, continuous)]
+    if targets.higher_is_better:
+        values.reverse()
     if min(min(one) for one in values) <= 0:
         return Gap(policy, 1.0 if values[0] == values[1] else math.inf, None)
     interval = paired_ratio(*values)
     costs = tuple(above / below for above, below in zip(*values, strict=True))
     return Gap(policy, interval.middle, interval, costs)
+
+
+def _values(outcomes: Sequence[Outcome], targets: Targets) -> list[float]:
+    """The objective's, of rounds that have one."""
+    found = [targets.value(one.figures) for one in outcomes if one.figures is not None]
+    return [value for value in found if value is not None]
 
 
 def _mean_violation(outcomes: Sequence[Outcome], targets: Targets) -> float:

@@ -17,7 +17,6 @@ from chairlift.lab.loads.units import SECOND
 from chairlift.lab.studies.words import listed, number, percent, seconds, spread
 
 _WIDTH: Final = 110
-_NAMES: Final = {"policy": "--policy"}
 
 
 def choice_lines(choice: Choice) -> Iterator[str]:
@@ -34,14 +33,18 @@ def choice_lines(choice: Choice) -> Iterator[str]:
 
 def settings_words(choice: Choice, policy: PolicyName) -> str:
     """The settings of a policy as flags."""
-    return " ".join(_flag(name, value) for name, value in choice.contenders[policy].settings.items())
+    return " ".join(setting_words(name, value) for name, value in choice.contenders[policy].settings.items())
 
 
-def _flag(name: str, value: object) -> str:
+def setting_words(name: str, value: object) -> str:
+    """One setting as it is written on the command line."""
+    if isinstance(value, bool):
+        return flag(name) if value else f"--no-{flag(name).removeprefix('--')}"
+    if isinstance(value, tuple):
+        return f"{flag(name)} {','.join(map(str, value))}"
     if name.endswith(("delay", "wait", "itl")) and isinstance(value, int):
-        milliseconds = value / (SECOND / 1000)
-        return f"{flag(name)} {milliseconds:g}ms"
-    return f"{flag(name)} {value}"
+        return f"{flag(name)} {value * 1000 / SECOND:g}ms"
+    return f"{flag(name)} {value:g}" if isinstance(value, float) else f"{flag(name)} {value}"
 
 
 def _answer(choice: Choice) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, Protocol, TypeAlias, get_args
 
-from chairlift.advisor.evaluate.outcome import Figures, Latency, Outcome
+from chairlift.advisor.evaluate.outcome import Latency, Outcome
 from chairlift.core.errors import ConfigError
 from chairlift.core.request import Nanoseconds
 from chairlift.records.client_rates import Limits
@@ -17,7 +17,32 @@ MEASURES: Final[tuple[Measure, ...]] = get_args(Measure)
 STATISTICS: Final = ("mean", "p50", "p90", "p99")
 OBJECTIVES: Final = ("throughput", "goodput", *(f"{which}-{what}" for what in MEASURES for which in STATISTICS))
 """What can be asked to be best: output tokens a second; requests a second that met every limit; or a latency."""
+HEADROOM: Final = 0.02
+"""What the whole of a limit is worth, as a share of the objective: of settings that are equally good, as they are where
+the load's rate decides the throughput, those are better that leave more room below the limits."""
 WORDS: Final = {"ttft": "time to first token", "itl": "time between tokens", "e2e": "end to end"}
+
+
+class Seen(Protocol):
+    """What clients saw of a run, simulated or real."""
+
+    @property
+    def tokens_per_second(self) -> float: ...
+
+    @property
+    def requests_per_second(self) -> float: ...
+
+    @property
+    def ttft(self) -> Latency | None: ...
+
+    @property
+    def itl(self) -> Latency | None: ...
+
+    @property
+    def e2e(self) -> Latency | None: ...
+
+    @property
+    def met(self) -> float | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +116,7 @@ class Targets:
             return None
         return Limits(ttft=self.ttft_p99, tpot=self.itl_p99, end_to_end=self.e2e_p99)
 
-    def value(self, figures: Figures) -> float | None:
+    def value(self, figures: Seen) -> float | None:
         """The objective's; None where it cannot be observed."""
         if self.objective == "throughput":
             return figures.tokens_per_second
@@ -101,7 +126,7 @@ class Targets:
         latency: Latency | None = getattr(figures, what)
         return None if latency is None else latency.of(which)
 
-    def reached(self, figures: Figures) -> Iterator[Reached]:
+    def reached(self, figures: Seen) -> Iterator[Reached]:
         """Every limit and what came of it; none for goodput, which counts them per request."""
         if self.objective == "goodput":
             return
@@ -110,19 +135,22 @@ class Targets:
             value = None if latency is None else latency.p99
             yield Reached(f"p99 {WORDS[measure]}", f"--{measure}-p99", value, limit / 1e9)
 
-    def violation(self, figures: Figures) -> float:
+    def violation(self, figures: Seen) -> float:
         """Of the limit that is broken worst, value / limit; at most 1 when all are met."""
         return max((one.ratio for one in self.reached(figures)), default=0.0)
 
     def rank(self, outcome: Outcome) -> tuple[int, float]:
-        """The larger the better: all limits met, by the objective; then the least violated; then what cannot run."""
+        """The larger the better: all limits met, by the objective less what is spent of the limits; then the least
+        violated; then what cannot run.
+        """
         figures = outcome.figures
         if figures is None:
             return (0, 0.0)
         value = self.value(figures)
         if (worst := self.violation(figures)) > 1 or value is None:
             return (1, -worst)
-        return (2, value if self.higher_is_better else -value)
+        spent = HEADROOM * worst
+        return (2, value * (1 - spent) if self.higher_is_better else -value * (1 + spent))
 
     def meets(self, outcome: Outcome) -> bool:
         """Whether it runs and keeps every limit."""

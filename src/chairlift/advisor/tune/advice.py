@@ -1,0 +1,159 @@
+"""From a load, a device and limits to the settings of a policy, with the reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from chairlift.advisor.choose.search import SIZE_SETTING
+from chairlift.advisor.evaluate.outcome import Outcome
+from chairlift.advisor.evaluate.pool import Pool, Trial
+from chairlift.advisor.evaluate.relief import Relief, reliefs
+from chairlift.advisor.evaluate.rounds import Rounds
+from chairlift.advisor.evaluate.run import Problem
+from chairlift.advisor.evaluate.targets import Targets
+from chairlift.advisor.tune.neighbours import Sensitivity, sensitivities
+from chairlift.advisor.tune.searching import Budget, Found, search_space
+from chairlift.advisor.tune.space import Space, defaults, space_of
+from chairlift.core.config import PolicyName, SchedulerConfig
+from chairlift.core.errors import ChairliftError
+from chairlift.core.extremes import find_extremes
+
+BEST: Final = 3
+"""Settings that are lived through on every round after the search."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """Settings on every round."""
+
+    settings: Mapping[str, Any]
+    outcomes: tuple[Outcome, ...]
+
+    def rank(self, targets: Targets) -> tuple[int, float]:
+        """The larger the better: as the worst rounds allow, then by the mean over rounds."""
+        ranks = [targets.rank(one) for one in self.outcomes]
+        worst = min(rank for rank, _ in ranks)
+        several = [value for rank, value in ranks if rank == worst]
+        return (worst, sum(several) / len(several))
+
+    def mean(self, targets: Targets) -> float | None:
+        """The objective's mean over rounds; None where one has none."""
+        values = [None if one.figures is None else targets.value(one.figures) for one in self.outcomes]
+        known = [value for value in values if value is not None]
+        return sum(known) / len(known) if len(known) == len(values) else None
+
+    @property
+    def runs(self) -> bool:
+        return all(one.figures is not None for one in self.outcomes)
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """What was asked, and the answer."""
+
+    problem: Problem
+    load: Rounds
+    targets: Targets
+    space: Space
+    found: Found
+    best: tuple[Tried, ...]
+    """By rank over all rounds, the winner first."""
+    default: Tried
+    """What SchedulerConfig's own values come to."""
+    parameters: tuple[Sensitivity, ...]
+    reliefs: tuple[Relief, ...]
+    warning: str
+    """Most sequences and greatest length at once, if the pool does not hold both; or empty."""
+
+    @property
+    def winner(self) -> Tried:
+        return self.best[0]
+
+    @property
+    def limits_met(self) -> bool:
+        """In every round."""
+        return self.winner.rank(self.targets)[0] == 2
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; times in seconds, settings by name."""
+        return {
+            "device": self.problem.device.name,
+            "device_kind": self.problem.device.provenance.kind,
+            "policy": self.space.policy,
+            "targets": asdict(self.targets),
+            "load": {"rounds": len(self.load.rounds), "requests": len(self.load.first.schedule)},
+            "shared_settings": dict(self.problem.settings),
+            "settings": dict(self.winner.settings),
+            "limits_met": self.limits_met,
+            "best": [_plain(one) for one in self.best],
+            "default": _plain(self.default),
+            "parameters": [asdict(one) | {"binding": one.binding} for one in self.parameters],
+            "reliefs": [asdict(one) for one in self.reliefs],
+            "search": asdict(self.found) | {"best": [dict(one) for one in self.found.best[:BEST]]},
+            "warning": self.warning,
+        }
+
+
+def tune(
+    pool: Pool, problem: Problem, load: Rounds, targets: Targets, policy: PolicyName, budget: Budget | None = None
+) -> Tuned:
+    """Search, live through every round with the best few and with the defaults, vary each parameter.
+
+    Raises:
+        ConfigError: nothing is left to tune, or the storage cannot be used.
+    """
+    space = space_of(problem, load, policy)
+    start = defaults(problem, policy)
+    found = search_space(pool, problem, load, targets, space, budget or Budget(), _beginnings(start, space))
+    several = [start, *found.best[:BEST]]
+    outcomes = iter(pool.run(Trial(problem, settings, again) for settings in several for again in load.rounds))
+    tried = [Tried(settings, tuple(next(outcomes) for _ in load.rounds)) for settings in several]
+    default, *rest = tried
+    # The defaults themselves win where nothing that was found is better over all rounds.
+    best = sorted(tried, key=lambda one: one.rank(targets), reverse=True)[:BEST] if rest else [default]
+    winner = best[0]
+    parameters: list[Sensitivity] = []
+    relieved: list[Relief] = []
+    figures = winner.outcomes[0].figures
+    if figures is not None:
+        names = _shown(space, problem, winner.settings)
+        parameters = sensitivities(pool, problem, load.first, targets, winner.outcomes[0], names)
+        relieved = reliefs(pool, problem, winner.settings, load.first, figures)
+    return Tuned(
+        problem, load, targets, space, found, tuple(best), default, tuple(parameters), tuple(relieved),
+        _warning(problem, winner.settings),
+    )  # fmt: skip
+
+
+def _beginnings(start: Mapping[str, Any], space: Space) -> list[Mapping[str, Any]]:
+    """The defaults, and the same with a few sizes: what a person would try first."""
+    size = SIZE_SETTING[space.policy]
+    values = next((one.values for one in space.parameters if one.name == size), ())
+    return [start, *({**start, size: value} for value in values[3::4])]
+
+
+def _shown(space: Space, problem: Problem, settings: Mapping[str, Any]) -> list[str]:
+    """Parameters whose neighbours are told: those searched, and what the mission of tuning asks beside."""
+    config = problem.config(settings)
+    names = [one.name for one in space.parameters if one.name not in ("preferred", "enable_chunked_prefill")]
+    if space.policy == "continuous" and config.max_num_batched_tokens >= config.max_model_len:
+        names.append("enable_chunked_prefill")
+    if problem.device.memory is not None and not {"num_kv_blocks", "kv_cache_memory"} & problem.fixed:
+        names.append("gpu_memory_utilization")
+    return [*names, "max_model_len"]
+
+
+def _warning(problem: Problem, settings: Mapping[str, Any]) -> str:
+    config: SchedulerConfig = problem.config(settings)
+    try:
+        capacity = problem.simulator(settings).runner(problem.device, config).capacity()
+    except ChairliftError:
+        return ""
+    found = find_extremes(config, capacity)
+    return "" if found is None else str(found)
+
+
+def _plain(one: Tried) -> dict[str, Any]:
+    return {"settings": dict(one.settings), "rounds": [outcome.to_json() for outcome in one.outcomes]}
