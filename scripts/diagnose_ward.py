@@ -3,7 +3,8 @@
     python scripts/diagnose_ward.py           print it
     python scripts/diagnose_ward.py --write   put it into docs/doctor.md
 
-Each case is run with the seed that its thresholds were set on and with seeds that they were not.
+Each case of the ward is run with the seed that its thresholds were set on and with seeds that they were not; then those
+of another hand, with both.
 """
 
 import argparse
@@ -17,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from chairlift.advisor.doctor.diagnose import diagnose  # noqa: E402
+from tests.advisor.doctor import strangers  # noqa: E402
 from tests.advisor.doctor.ward import HEALTHY, SICK, Planted  # noqa: E402
 
 PAGE = ROOT / "docs" / "doctor.md"
@@ -47,8 +49,8 @@ def table() -> list[str]:
     causes = [*dict.fromkeys(one.cause or "healthy" for one in (*SICK, *HEALTHY))]
     lines = [
         (
-            f"{len(SICK)} sick runs over {len(causes) - 1} causes, {len(HEALTHY)} healthy ones; beside the seeds that the "
-            f"thresholds were set on, {len(SHIFTS) - 1} others each."
+            f"{len(SICK)} sick runs over {len(causes) - 1} causes, {len(HEALTHY)} healthy ones; beside the seeds "
+            f"that the thresholds were set on, {len(SHIFTS) - 1} others each."
         ),
         "",
         "| planted | runs | named first | other seeds: runs | named first | instead |",
@@ -73,12 +75,37 @@ def table() -> list[str]:
     return lines
 
 
+def of_strangers() -> list[str]:
+    """Cases with other loads, devices and settings."""
+    counts: Counter[tuple[bool, bool]] = Counter()
+    wrong = []
+    for shift in SHIFTS:
+        for planted in (*strangers.SICK, *strangers.HEALTHY):
+            first, cause = first_of(shifted(planted, shift)), planted.cause or "healthy"
+            counts[planted.cause is None, first == cause] += 1
+            if first != cause:
+                wrong.append(f"{planted.name} ({cause}): {first}")
+    sick, well = (counts[kind, True] + counts[kind, False] for kind in (False, True))
+    lines = [
+        "",
+        (
+            f"Strangers, {len(strangers.SICK)} sick and {len(strangers.HEALTHY)} healthy, each with {len(SHIFTS)} seeds: "
+            f"the planted cause first in {counts[False, True]} of {sick} ({counts[False, True] / sick:.0%}); "
+            f"{counts[True, False]} of {well} healthy runs called sick."
+        ),
+    ]
+    if wrong:
+        told = ", ".join(f"{what} {count} times" for what, count in Counter(wrong).most_common())
+        lines += ["", f"Wrong: {told}."]
+    return lines
+
+
 def main() -> int:
     """Print the table, or put it into the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--write", action="store_true", help="put it into docs/doctor.md")
     arguments = parser.parse_args()
-    lines = table()
+    lines = table() + of_strangers()
     if not arguments.write:
         print(*lines, sep="\n")
         return 0

@@ -7,9 +7,11 @@ import pytest
 from chairlift.advisor.doctor.diagnose import Diagnosis, diagnose
 from chairlift.advisor.doctor.report import diagnosis_lines
 from chairlift.advisor.doctor.rules import RULES
+from tests.advisor.doctor import strangers
 from tests.advisor.doctor.ward import HEALTHY, SICK, Planted
 
-NAMES = {one.name: one for one in (*SICK, *HEALTHY)}
+ALL_SICK, ALL_HEALTHY = (*SICK, *strangers.SICK), (*HEALTHY, *strangers.HEALTHY)
+NAMES = {one.name: one for one in (*ALL_SICK, *ALL_HEALTHY)}
 BY_HAND = {"failed", "both_maxima", "machine_starved", "old_defaults"}
 """Rules whose examples are in test_rules."""
 
@@ -32,7 +34,7 @@ def test_every_rule_has_a_case() -> None:
     assert {rule.__name__ for rule in RULES} == {one.cause for one in SICK} | BY_HAND
 
 
-@pytest.mark.parametrize("planted", SICK, ids=lambda one: one.name)
+@pytest.mark.parametrize("planted", ALL_SICK, ids=lambda one: one.name)
 def test_the_planted_cause_comes_first(planted: Planted) -> None:
     """With figures, and with something to do."""
     diagnosis = diagnosed(planted.name)
@@ -46,7 +48,7 @@ def test_the_planted_cause_comes_first(planted: Planted) -> None:
     assert f"[{planted.cause}, " in text
 
 
-@pytest.mark.parametrize("planted", HEALTHY, ids=lambda one: one.name)
+@pytest.mark.parametrize("planted", ALL_HEALTHY, ids=lambda one: one.name)
 def test_nobody_healthy_is_called_sick(planted: Planted) -> None:
     """Notes are no sickness."""
     diagnosis = diagnosed(planted.name)

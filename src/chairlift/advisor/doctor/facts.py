@@ -16,6 +16,7 @@ from typing import Any, Final
 from chairlift.advisor.doctor.case import Case, counted
 from chairlift.core.reasons import Reason
 from chairlift.lab.measured import reserved_unused
+from chairlift.records.client_metrics import token_gaps
 from chairlift.records.metrics import percentile
 from chairlift.records.schema import RequestRecord, StepRecord
 from chairlift.records.usage import usage
@@ -80,6 +81,8 @@ class Facts:
     held: float | None = None
     itl_p50: float | None = None
     itl_p99: float | None = None
+    stalls: float | None = None
+    """Times between tokens of three medians and a tenth of a second or more / all."""
     decode_step: float | None = None
     """Median of steps without prompt tokens."""
     mixed_step: float | None = None
@@ -209,9 +212,8 @@ def _of_requests(case: Case) -> dict[str, Any]:
         )
         if firsts:
             found["ttft_mean"], found["ttft_p99"] = fmean(firsts), percentile(firsts, 99)
-        gaps = sorted(gap / _SECOND for one in answered if one.streamed for gap in one.gaps)
-        if gaps:
-            found["itl_p50"], found["itl_p99"] = percentile(gaps, 50), percentile(gaps, 99)
+        if gaps := sorted(gap / _SECOND for one in answered if one.streamed for gap in one.gaps):
+            found |= _of_gaps(gaps)
     if case.steps and admitted:
         found["held"] = held(case.steps, admitted) / _SECOND
     failed = [one for one in requests if one.finish_reason == "error"]
@@ -219,6 +221,17 @@ def _of_requests(case: Case) -> dict[str, Any]:
         found["errors"] = {"error": len(failed)}
         found["error_text"] = failed[0].error
     return found
+
+
+STALL: Final = 0.1
+"""s: a pause that a reader notices."""
+
+
+def _of_gaps(ordered: Sequence[float]) -> dict[str, Any]:
+    """Of times between tokens, ascending."""
+    middle = percentile(ordered, 50)
+    stalled = len(ordered) - bisect_left(ordered, max(3 * middle, STALL))
+    return {"itl_p50": middle, "itl_p99": percentile(ordered, 99), "stalls": stalled / len(ordered)}
 
 
 def held(steps: Sequence[StepRecord], requests: Iterable[RequestRecord]) -> float:
@@ -302,6 +315,9 @@ def _of_traces(case: Case) -> dict[str, Any]:
     between = metrics["time_between_tokens"]
     if between.mean is not None and between.observable:
         found["itl_p50"], found["itl_p99"] = between.percentiles[50], between.percentiles[99]
+        if not case.requests:
+            gaps = sorted(gap / _SECOND for trace in traces if trace.ok for gap in token_gaps(trace) or ())
+            found["stalls"] = _of_gaps(gaps)["stalls"]
     rate = next(one for one in summary.rates if one.name == "output_tokens_per_second")
     found["output_rate"] = rate.value if rate.count else None
     if summary.window is not None:

@@ -142,6 +142,8 @@ def not_stationary(case: Case, facts: Facts) -> Iterator[Finding]:
 
 
 _FULL: Final = 0.9
+_LONG_QUEUE: Final = 0.25
+"""Share of the end-to-end time spent in the queue, where requests enter at every step."""
 _GROWN: Final = 1.5
 """The queue at the end over that at the middle, where nothing else tells that a server is used up."""
 
@@ -158,7 +160,10 @@ def overload(case: Case, facts: Facts) -> Iterator[Finding]:
     if facts.busy is None:  # a server that does not say: a queue that goes on growing is what is left to tell by
         grows = (facts.waiting_end or 0) > _GROWN * max(1.0, facts.waiting_middle or 0)
     else:
-        grows = facts.busy >= _FULL and (facts.waiting_peak or 0) >= usual
+        long = not (case.config is not None and case.config.closed) and (facts.queue_mean or 0.0) >= _LONG_QUEUE * (
+            facts.end_to_end_mean or 1.0
+        )
+        grows = facts.busy >= _FULL and ((facts.waiting_peak or 0) >= usual or long)
     if not grows or facts.waiting_mean < 0.3 * max(4.0, facts.running_mean):
         return
     if facts.queue_mean is not None and facts.end_to_end_mean and facts.queue_mean < 0.2 * facts.end_to_end_mean:

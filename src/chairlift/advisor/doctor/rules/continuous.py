@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from chairlift.advisor.doctor.case import Case
-from chairlift.advisor.doctor.facts import Facts
+from chairlift.advisor.doctor.facts import STALL, Facts
 from chairlift.advisor.doctor.finding import Change, Confidence, Finding, Seen, Stage, seconds, share
 
 
@@ -75,14 +75,19 @@ def gain_of_twice(steps: Mapping[int, float], rows: int) -> float | None:
 
 
 _STUTTER: Final = 3.0
-"""Times the median from which the 99th percentile between tokens is an explosion."""
+"""Times the median from which the 99th percentile between tokens is an explosion, if a reader can notice it."""
+_STALLS: Final = "times between tokens of three medians and 0.1 s or more"
+_SEEN: Final = 0.5
+"""Stalls in an answer of mean length from which they are worth a finding, however high the percentile is."""
 
 
 def prefill_interference(case: Case, facts: Facts) -> Iterator[Finding]:
     """High utilisation and an exploding p99 between tokens: too much prefill in a step."""
     if not _continuous(case) or facts.itl_p50 is None or facts.itl_p99 is None:
         return
-    if facts.itl_p99 < _STUTTER * facts.itl_p50:
+    explodes = facts.itl_p99 >= _STUTTER * facts.itl_p50 and facts.itl_p99 >= STALL
+    stalls = (facts.stalls or 0.0) * (facts.output_mean or 0.0)
+    if not explodes and stalls < _SEEN:
         return
     if facts.mixed_step is not None and facts.decode_step is not None:
         if facts.mixed_steps == 0 or facts.mixed_step < 0.7 * _STUTTER * facts.decode_step:
@@ -108,6 +113,7 @@ def prefill_interference(case: Case, facts: Facts) -> Iterator[Finding]:
         "Prompts stall running answers: too much prefill in a step.",
         (
             Seen("time between tokens, p50 and p99", f"{seconds(facts.itl_p50)}, {seconds(facts.itl_p99)}"),
+            *((Seen("stalls in an answer, mean", f"{stalls:.1f}", _STALLS),) if facts.stalls is not None else ()),
             *(
                 (
                     Seen("a step with prompts, p90", seconds(facts.mixed_step), "steps that carry prompts and decodes"),
@@ -117,7 +123,7 @@ def prefill_interference(case: Case, facts: Facts) -> Iterator[Finding]:
                 else ()
             ),
         ),
-        weight=min(0.9, 0.12 * facts.itl_p99 / facts.itl_p50),
+        weight=min(0.9, max(0.12 * facts.itl_p99 / facts.itl_p50, 0.3 * min(2.0, stalls))),
         confidence=confidence,
         changes=changes,
         advice="" if changes else "Lower the tokens of a step (--max-num-batched-tokens), or chunk prefills.",
