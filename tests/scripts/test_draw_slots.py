@@ -2,7 +2,7 @@ import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
-from xml.etree import ElementTree as Xml
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -29,7 +29,7 @@ def test_the_picture_in_the_docs_is_up_to_date(script: ModuleType) -> None:
 def test_the_picture_stands_alone(script: ModuleType) -> None:
     """Well-formed, with all patterns that it uses, and the three policies in it."""
     svg = script.picture()
-    root = Xml.fromstring(svg)
+    root = ET.fromstring(svg)
 
     assert root.tag.endswith("svg")
     assert {"static", "dynamic", "continuous"} <= set(root.itertext())
