@@ -89,8 +89,8 @@ def of_strangers() -> list[str]:
     lines = [
         "",
         (
-            f"Strangers, {len(strangers.SICK)} sick and {len(strangers.HEALTHY)} healthy, each with {len(SHIFTS)} seeds: "
-            f"the planted cause first in {counts[False, True]} of {sick} ({counts[False, True] / sick:.0%}); "
+            f"Strangers, {len(strangers.SICK)} sick and {len(strangers.HEALTHY)} healthy, each with {len(SHIFTS)} "
+            f"seeds: the planted cause first in {counts[False, True]} of {sick} ({counts[False, True] / sick:.0%}); "
             f"{counts[True, False]} of {well} healthy runs called sick."
         ),
     ]
