@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from chairlift.cli.main import FOUND, OK
 from chairlift.cli.parser import Parser
 from chairlift.cli.units import PATH, TEXT, WHOLE, choice
 from chairlift.core.config import POLICIES
+from chairlift.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from chairlift.advisor.tune.advice import Tuned
@@ -45,6 +47,9 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ChairliftError: load, device, settings or target cannot be used.
     """
+    if find_spec("optuna") is None:
+        raise ConfigError("tune searches with Optuna, which is not installed: pip install 'chairlift[advisor]'.")
+
     from chairlift.advisor.evaluate.pool import Pool
     from chairlift.advisor.tune.advice import tune
     from chairlift.advisor.tune.order import walk
@@ -96,8 +101,6 @@ def _verify(arguments: argparse.Namespace, tuned: Tuned) -> Verified:
     if is_simulated(name):
         subject = SimulatedSubject(name)
     elif is_url(name):
-        from chairlift.core.errors import ConfigError
-
         raise ConfigError(
             f"--verify {name} is a server with settings of its own: name a model, which is started with each of the "
             "settings in turn; or start the server with the flags above and `chairlift bench` it."

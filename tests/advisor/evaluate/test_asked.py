@@ -1,5 +1,6 @@
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ def test_three_answers_are_a_load() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"prompt": 0}, {"rate": -1.0}, {"output_cv": -0.1}])
-def test_answers_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
+def test_answers_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
     """With the flag."""
     said = dataclasses.replace(Answers(prompt=1, output=1, rate=1), **wrong)
     with pytest.raises(ConfigError, match=f"--{next(iter(wrong)).replace('_', '-')} is"):

@@ -1,3 +1,5 @@
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,7 +43,7 @@ def test_a_slower_device_is_slower_by_its_share() -> None:
     assert abs(slower(TABLED, -0.2).time(shape) - 0.8 * TABLED.time(shape)) < 1000
 
 
-def gains(pairs: str, **settings: int) -> dict[str, float]:
+def gains(pairs: str, **settings: Any) -> dict[str, float]:
     """Of throughput."""
     load = rounds(pairs)
     asked = problem(load, device=H100, **settings)

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ FIGURES = Figures(
 )
 
 
-def outcome(**changes: object) -> Outcome:
+def outcome(**changes: Any) -> Outcome:
     """With other figures."""
     return Outcome({}, replace(FIGURES, **changes))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from chairlift.advisor.evaluate.relief import Relief, reliefs
 from chairlift.advisor.evaluate.rounds import Rounds
 from chairlift.advisor.evaluate.run import Problem
 from chairlift.advisor.evaluate.targets import Targets
-from chairlift.advisor.tune.neighbours import Sensitivity, sensitivities
+from chairlift.advisor.tune.neighbours import SAME, Sensitivity, sensitivities
 from chairlift.advisor.tune.searching import Budget, Found, search_space
 from chairlift.advisor.tune.space import Space, defaults, space_of
 from chairlift.core.config import PolicyName, SchedulerConfig
@@ -22,6 +22,8 @@ from chairlift.core.extremes import find_extremes
 
 BEST: Final = 3
 """Settings that are lived through on every round after the search."""
+_POLISH: Final = 5
+"""So many times a neighbour of the winner that is better takes its place: a search of few trials ends near the best."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,18 +115,44 @@ def tune(
     default, *rest = tried
     # The defaults themselves win where nothing that was found is better over all rounds.
     best = sorted(tried, key=lambda one: one.rank(targets), reverse=True)[:BEST] if rest else [default]
-    winner = best[0]
     parameters: list[Sensitivity] = []
     relieved: list[Relief] = []
-    figures = winner.outcomes[0].figures
-    if figures is not None:
+    for _ in range(_POLISH):
+        winner = best[0]
+        if winner.outcomes[0].figures is None:
+            break
         names = _shown(space, problem, winner.settings)
         parameters = sensitivities(pool, problem, load.first, targets, winner.outcomes[0], names)
-        relieved = reliefs(pool, problem, winner.settings, load.first, figures)
+        better = _better(parameters, winner.settings, space)
+        if better is None or any(one.settings == better for one in tried):
+            break
+        again = Tried(better, tuple(pool.run(Trial(problem, better, each) for each in load.rounds)))
+        tried.append(again)
+        best = sorted(tried, key=lambda one: one.rank(targets), reverse=True)[:BEST]
+        if best[0] is not again:
+            break
+    figures = best[0].outcomes[0].figures
+    if figures is not None:
+        relieved = reliefs(pool, problem, best[0].settings, load.first, figures)
     return Tuned(
         problem, load, targets, space, found, tuple(best), default, tuple(parameters), tuple(relieved),
-        _warning(problem, winner.settings),
+        _warning(problem, best[0].settings),
     )  # fmt: skip
+
+
+def _better(parameters: Sequence[Sensitivity], settings: Mapping[str, Any], space: Space) -> dict[str, Any] | None:
+    """The settings with the one neighbour that gains most; None where none gains."""
+    searched = {one.name for one in space.parameters}
+    gains = {
+        (one.name, change.value): change.objective
+        for one in parameters
+        for change in (one.half, one.double)
+        if one.name in searched and change is not None and change.allowed and (change.objective or 0.0) > SAME
+    }
+    if not gains:
+        return None
+    name, value = max(gains, key=lambda key: gains[key] or 0.0)
+    return {**settings, name: value}
 
 
 def _beginnings(start: Mapping[str, Any], space: Space) -> list[Mapping[str, Any]]:

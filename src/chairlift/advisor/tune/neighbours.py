@@ -83,15 +83,11 @@ def sensitivities(
         if value is not None
     ]
     outcomes = iter(pool.run(trials))
-    return [
-        Sensitivity(
-            name,
-            now[name],
-            *(None if value is None else _change(value, next(outcomes), chosen, targets) for value in values),
-            _spent(targets, chosen),
-        )
-        for name, *values in pairs
-    ]
+    found = []
+    for name, *values in pairs:
+        half, double = (None if value is None else _change(value, next(outcomes), chosen, targets) for value in values)
+        found.append(Sensitivity(name, now[name], half, double, _spent(targets, chosen)))
+    return found
 
 
 def _spent(targets: Targets, outcome: Outcome) -> float | None:
@@ -138,6 +134,9 @@ def _change(value: Any, outcome: Outcome, chosen: Outcome, targets: Targets) -> 
 def _binding(one: Sensitivity) -> str:
     up, down = one.double, one.half
     for change, word in ((up, "more"), (down, "less")):
+        if change is not None and change.allowed and change.objective is not None and change.objective > SAME:
+            return f"nothing yet: {word} is better on the first round"
+    for change, word in ((up, "more"), (down, "less")):
         if change is None:
             continue
         if change.broken:
@@ -157,7 +156,4 @@ def _binding(one: Sensitivity) -> str:
     for change, word in ((up, "more"), (down, "less")):
         if change is not None and change.spent is not None and (one.spent or 0.0) + _ROOM < change.spent:
             return f"room below the limits ({word} leaves less)"
-    gains = [change.objective for change in (up, down) if change is not None and change.objective is not None]
-    if gains and max(gains) > SAME:
-        return "nothing: the search ended before it"
     return "nothing: it makes no difference here"

@@ -87,7 +87,7 @@ def space_of(problem: Problem, load: Rounds, policy: PolicyName) -> Space:
 def defaults(problem: Problem, policy: PolicyName) -> dict[str, Any]:
     """What a server would run with if nobody set anything: SchedulerConfig's own values."""
     config = SchedulerConfig()
-    names = ("max_num_seqs", "batch_size", "max_batch_size", "max_queue_delay", "max_num_batched_tokens")
+    names = [SIZE_SETTING[policy], "max_num_batched_tokens", *(["max_queue_delay"] if policy == "dynamic" else [])]
     return {"policy": policy} | {name: getattr(config, name) for name in names if name not in problem.fixed}
 
 

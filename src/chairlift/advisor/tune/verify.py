@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Final
 
 from chairlift.advisor.evaluate.outcome import Latency
 from chairlift.advisor.evaluate.targets import Targets
@@ -20,7 +20,8 @@ from chairlift.lab.subjects import Subject
 from chairlift.records.client_summary import Summary
 from chairlift.records.metrics import Distribution
 
-DEFAULTS = "defaults"
+DEFAULTS: Final = "defaults"
+_SIMULATED: Final = ("outside_range", "block_size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ async def verify(
     problem, targets = tuned.problem, tuned.targets
     several = {str(place): one for place, one in enumerate(tuned.best, start=1) if one is not tuned.default}
     everyone = {**several, DEFAULTS: tuned.default}
-    settings = {label: {**problem.settings, **one.settings} for label, one in everyone.items()}
+    settings = {label: _on(subject, {**problem.settings, **one.settings}) for label, one in everyone.items()}
     subject.prepare(settings.values())
     runs: dict[str, list[MeasuredRun]] = {label: [] for label in everyone}
     draw = random.Random(seed)
@@ -156,6 +157,11 @@ async def verify(
     )
     winner = max(candidates, key=lambda one: _rank(one, targets))
     return Verified(subject.name, candidates, winner, _against(winner, candidates[-1]))
+
+
+def _on(subject: Subject, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what only a simulated device has."""
+    return {name: value for name, value in settings.items() if subject.kind == "sim" or name not in _SIMULATED}
 
 
 def _predicted(tuned: Tuned, label: str, everyone: Mapping[str, Any], repeats: int) -> float | None:
