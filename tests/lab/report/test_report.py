@@ -12,6 +12,7 @@ from chairlift.lab.runs.store import RunStore
 from chairlift.lab.studies.folder import Column, StudyFolder, StudyRun, Verdict, new_record, table
 from tests.lab.report.making import engine_run, staggered
 from tests.lab.runs.making import write_run
+from tests.lab.runs.test_bench import bench
 from tests.sim.helpers import SECOND
 
 
@@ -153,6 +154,19 @@ def test_a_servers_run_has_what_a_client_saw(tmp_path: Path) -> None:
     assert "As the client saw them." in words
     assert "the server does not say how many wait" in words
     assert "not told" in words
+
+
+async def test_a_models_run_has_what_client_and_engine_saw(tmp_path: Path) -> None:
+    """The engine's records lie beside the client's: slots and ledger from those, latencies from these."""
+    await bench(tmp_path / "run").run()
+    report, page, _ = report_of(tmp_path / "run", out=tmp_path / "report")
+    words = " ".join(page.words)
+
+    assert {"slots", "ledger", "percentiles", "cdf", "queue", "kv"} <= {path.stem for path in report.pictures}
+    assert report.slots[0].tokens["continuous"]["prefill"] == 6 * 40
+    assert report.slots[0].tokens["continuous"]["decode"] == 6 * 4
+    assert "As the client saw them." in words
+    assert "six, continuous" in words
 
 
 def test_runs_of_different_loads_have_pictures_of_their_own(tmp_path: Path) -> None:
