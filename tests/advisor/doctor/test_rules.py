@@ -10,6 +10,7 @@ from chairlift.advisor.doctor.case import Case
 from chairlift.advisor.doctor.diagnose import diagnose
 from chairlift.advisor.doctor.facts import Facts
 from chairlift.advisor.doctor.finding import Confidence, Finding
+from chairlift.advisor.doctor.gpu import Gpu
 from chairlift.advisor.doctor.rules import RULES, asked, closed, continuous, failures, memory, resources, version
 from chairlift.core.config import KVCapacity, SchedulerConfig
 from chairlift.records.client import ErrorClass
@@ -77,6 +78,30 @@ def test_a_machine_without_processors_to_spare_is_noted() -> None:
     assert finding.note
     assert found(resources.machine_starved, traces=traces, health=[replace(starved[0], pressure=0.1)]) == []
     assert found(resources.machine_starved, traces=traces, health=[replace(starved[0], pressure=None)]) == []
+
+
+def gpu(used: float, utilization: float | None) -> Gpu:
+    """A device of 80 GiB."""
+    return Gpu("a device", int(used * 80 * 2**30), 80 * 2**30, utilization)
+
+
+def test_a_device_without_memory_left_is_noted() -> None:
+    """99% in use; at 95% there is room for what the budget does not see."""
+    [finding] = found(resources.device_memory_full, gpus=(gpu(0.5, None), gpu(0.99, None)))
+
+    assert finding.note
+    assert "99% of 80.0 GiB" in finding.seen[0].value
+    assert found(resources.device_memory_full, gpus=(gpu(0.95, 0.9),)) == []
+
+
+def test_requests_that_wait_for_an_idle_device_are_held_back_elsewhere() -> None:
+    """A kernel in a tenth of the time and five waiting; nobody waiting, or a busy device, is well."""
+    waiting = Facts(waiting_mean=5.0)
+
+    assert [one.rule for one in found(resources.device_idle, waiting, gpus=(gpu(0.5, 0.1),))] == ["device_idle"]
+    assert found(resources.device_idle, waiting, gpus=(gpu(0.5, 0.1), gpu(0.5, 0.9))) == []
+    assert found(resources.device_idle, waiting, gpus=(gpu(0.5, None),)) == []
+    assert found(resources.device_idle, Facts(waiting_mean=0.0), gpus=(gpu(0.5, 0.1),)) == []
 
 
 def test_a_versions_lack_is_told_where_its_symptom_was_seen() -> None:

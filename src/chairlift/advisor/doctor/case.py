@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Self, get_args
 
+from chairlift.advisor.doctor.gpu import Gpu
 from chairlift.core.config import KVCapacity, PolicyName, SchedulerConfig
 from chairlift.core.errors import ChairliftError, RecordError
 from chairlift.lab.client.recorder import read_health, read_samples, read_traces
@@ -52,6 +53,8 @@ class Case:
     complete: bool = True
     """Whether the run came to its end."""
     machine: Mapping[str, Any] = field(default_factory=dict)
+    gpus: tuple[Gpu, ...] = ()
+    """Devices, as they were during the time looked at."""
 
     @cached_property
     def summary(self) -> Summary | None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from chairlift.advisor.doctor.case import Case
 from chairlift.advisor.doctor.facts import Facts
+from chairlift.advisor.doctor.gpu import Gpu, of_series
 from chairlift.lab.targets.dialects import Dialect, recognise
 from chairlift.lab.targets.prometheus import read_sample
 from chairlift.records.client import ServerSample
@@ -78,9 +79,9 @@ def case_of_pages(pages: Sequence[str], *, name: str, seconds: float, kind: str 
 
 
 def case_of_samples(
-    samples: Sequence[ServerSample], dialect: Dialect, *, name: str, version: str = ""
+    samples: Sequence[ServerSample], dialect: Dialect, *, name: str, version: str = "", gpus: tuple[Gpu, ...] = ()
 ) -> tuple[Case, Facts]:
-    """A server that was watched."""
+    """A server that was watched; its own word on its devices goes before NVML's."""
     good = [sample for sample in samples if not sample.error]
     facts = facts_of_samples(good, dialect.kind) if len(good) > 1 else Facts()
     details = facts.details
@@ -89,7 +90,7 @@ def case_of_samples(
         server=dialect.kind,
         version=version or str(details.get("version", "")),
         samples=tuple(samples),
-        complete=True,
+        gpus=(of_series(good[-1].series) if good else ()) or gpus,
     )
     return case, facts
 

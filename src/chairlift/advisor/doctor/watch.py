@@ -6,11 +6,13 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
+from urllib.parse import urlsplit
 
 import aiohttp
 
 from chairlift.advisor.doctor.case import Case
 from chairlift.advisor.doctor.facts import Facts
+from chairlift.advisor.doctor.gpu import read_nvml
 from chairlift.advisor.doctor.server import case_of_samples
 from chairlift.core.errors import ConfigError
 from chairlift.lab.targets.dialects import DIALECTS, Dialect, of_kind, recognise
@@ -21,6 +23,7 @@ from chairlift.records.client import ServerSample
 SAMPLES: Final = 15
 """In a window."""
 _PATIENCE: Final = aiohttp.ClientTimeout(total=10.0)
+_HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 Fetch = Callable[[], Awaitable[str]]
 
 
@@ -51,7 +54,9 @@ async def watch(
 
         dialect, version = await _which(session, url, page_url, fetch, kind)
         samples = await sample(fetch, dialect, window)
-    return case_of_samples(samples, dialect, name=url, version=version)
+    # NVML tells of this machine alone.
+    gpus = read_nvml() if urlsplit(url).hostname in _HERE else ()
+    return case_of_samples(samples, dialect, name=url, version=version, gpus=gpus)
 
 
 async def sample(

@@ -55,5 +55,7 @@ RULES: tuple[Rule, ...] = (
     memory.sharing_off,
     resources.host_bound,
     resources.machine_starved,
+    resources.device_memory_full,
+    resources.device_idle,
     version.old_defaults,
 )
