@@ -77,6 +77,19 @@ def test_vllm_with_too_few_slots() -> None:
     assert "high latency: requests wait before they run" in [one.name for one in diagnosis.symptoms]
 
 
+def test_vllm_with_too_small_a_pool() -> None:
+    """14 blocks of 128 and 24 requests at once: 57 preemptions in six seconds, and a pool that was full."""
+    case, facts = case_of_pages(pages("full-vllm"), name="vllm", seconds=6)
+    diagnosis = diagnose(case, facts)
+
+    assert facts.preemptions == 57
+    assert facts.kv_peak is not None
+    assert facts.kv_peak > 0.9
+    assert diagnosis.first is not None
+    assert diagnosis.first.rule == "preemption_thrash"
+    assert {one.setting for one in diagnosis.first.changes} == {"num_kv_blocks", "max_num_seqs"}
+
+
 def test_one_page_alone_tells_since_the_servers_start() -> None:
     """Nothing is known of how it stood between."""
     case, facts = case_of_pages(pages("llama.cpp")[-1:], name="llama", seconds=60)

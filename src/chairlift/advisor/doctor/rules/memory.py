@@ -31,8 +31,12 @@ def preemption_thrash(case: Case, facts: Facts) -> Iterator[Finding]:
         if facts.rows_limit and facts.prompt_mean is not None and facts.output_mean is not None:
             whole = int(pool * size / max(1.0, facts.prompt_mean + facts.output_mean))
             changes.append(Change("max_num_seqs", facts.rows_limit, max(1, min(facts.rows_limit, whole))))
-    elif facts.running_mean and facts.rows_limit:
-        changes.append(Change("max_num_seqs", facts.rows_limit, max(1, int(facts.running_mean))))
+    else:
+        told = str(facts.details.get("num_gpu_blocks", ""))
+        if told.isdecimal():
+            changes.append(Change("num_kv_blocks", int(told), 2 * int(told)))
+        if facts.running_mean:
+            changes.append(Change("max_num_seqs", facts.rows_limit, max(1, int(facts.running_mean))))
     yield Finding(
         "preemption_thrash",
         Stage.CONFIGURATION,
