@@ -63,7 +63,7 @@ def add_advice_flags(parser: Parser, objectives: tuple[str, ...]) -> None:
         "target",
         choice(objectives),
         "What is to be best. Default: throughput where everything is there, users wait for answers, or limits are "
-        "given; else mean-e2e.",
+        "given (tune: capacity where requests come at a rate and limits are given); else mean-e2e.",
     )
     for name, doc in _LIMITS.items():
         add_flag(wanted, name, DURATION, doc)
@@ -89,8 +89,12 @@ class Asked:
     """What nobody said."""
 
 
-def read_question(arguments: argparse.Namespace) -> Asked:
+def read_question(arguments: argparse.Namespace, *, capacity: bool = False) -> Asked:
     """What is asked.
+
+    Args:
+        arguments: from the flags.
+        capacity: a load with a rate and limits asks how much of it can be taken, unless another target is named.
 
     Raises:
         ConfigError: a part is missing or cannot be.
@@ -98,7 +102,7 @@ def read_question(arguments: argparse.Namespace) -> Asked:
     """
     from chairlift.advisor.evaluate.base import problem_of
     from chairlift.advisor.evaluate.rounds import REQUESTS, rounds_of
-    from chairlift.advisor.evaluate.targets import Targets, default_objective
+    from chairlift.advisor.evaluate.targets import CAPACITY, Targets, default_objective
     from chairlift.advisor.flags.flags import flags_for
 
     given = vars(arguments)
@@ -119,6 +123,8 @@ def read_question(arguments: argparse.Namespace) -> Asked:
     objective = given.get("target")
     if objective is None:
         objective = default_objective(waits_for_the_target=load.waits_for_the_target, limits=bool(limits))
+        if capacity and limits and load.has_a_rate:
+            objective = CAPACITY
     targets = Targets(objective, **limits)
     if "target" not in given:
         assumed.append(f"to be best: {targets.words} (--target)")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def configure(parser: Parser) -> None:
     """Policy, load, device, limits, how long to search, whether to walk and to verify."""
-    from chairlift.advisor.evaluate.targets import OBJECTIVES
+    from chairlift.advisor.evaluate.targets import CAPACITY, OBJECTIVES
 
     add_flag(parser, "policy", choice(POLICIES), "The policy whose settings are sought.", "continuous")
     search = parser.add_argument_group("search")
@@ -38,7 +38,7 @@ def configure(parser: Parser) -> None:
     add_flag(check, "verify", TEXT, "Run the best three and the defaults on this: a model, or sim:DEVICE/MODEL.")
     add_flag(check, "repeats", WHOLE, "Runs of each on it.", 3)
     add_flag(check, "keep", PATH, "The folder that keeps those runs.", Path("runs"))
-    add_advice_flags(parser, OBJECTIVES)
+    add_advice_flags(parser, (*OBJECTIVES, CAPACITY))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     given = vars(arguments)
     policy = given.get("policy", "continuous")
     budget = Budget(**{name: given[name] for name in ("trials", "seed", "storage") if name in given})
-    asked = read_question(arguments)
+    asked = read_question(arguments, capacity="verify" not in given)
     progress = Progress()
     walked: Walk | None = None
     try:

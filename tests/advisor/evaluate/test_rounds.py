@@ -28,7 +28,8 @@ def test_a_long_load_is_cut_and_that_is_said() -> None:
 
     assert len(made.first.schedule) == 80
     assert made.cut
-    assert made.most_at_once == 20
+    assert made.most_at_once("static") == 20
+    assert made.most_at_once("continuous") == 80
     assert "the first 80 requests" in made.notes[0]
 
 
@@ -72,6 +73,13 @@ def test_what_is_there_at_once_is_sorted_by_prompts_for_static_alone() -> None:
     assert sent["static"] == sorted(sent["dynamic"]) != sent["dynamic"]
     online = rounds(f"{POISSON} count=20").first
     assert online.under("static") is online.schedule
+
+
+def test_only_a_load_that_keeps_its_times_has_a_rate() -> None:
+    """Not one that is there at once, nor one whose users wait."""
+    assert rounds(f"{POISSON} count=9").has_a_rate
+    for other in ("burst arrivals.size=4", "burst arrivals.size=4 arrivals.every=1s", "closed arrivals.users=2"):
+        assert not rounds(f"arrivals={other} prompt=9 output=4 count=8").has_a_rate
 
 
 def test_nothing_is_an_error() -> None:

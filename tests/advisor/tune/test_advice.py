@@ -1,12 +1,15 @@
 import json
 from typing import Any
 
+import pytest
+
 from chairlift.advisor.evaluate.pool import Pool
-from chairlift.advisor.evaluate.targets import Targets
+from chairlift.advisor.evaluate.targets import CAPACITY, Targets
 from chairlift.advisor.tune.advice import Tuned, tune
 from chairlift.advisor.tune.report import tuned_lines
 from chairlift.advisor.tune.searching import Budget
 from chairlift.core.config import POLICIES, PolicyName
+from chairlift.core.errors import ConfigError
 from chairlift.devices.registry import find_device_model
 from tests.advisor.evaluate.making import problem, rounds
 
@@ -59,6 +62,28 @@ def test_the_answer_is_json() -> None:
 
     assert told["settings"]["policy"] == "continuous"
     assert len(told["parameters"]) > 3
+
+
+def test_capacity_is_how_fast_the_load_may_come() -> None:
+    """The winner takes no less than the defaults; neighbours are looked at where limits are nearly reached."""
+    load = rounds("arrivals=poisson arrivals.rate=3 prompt=20 output=10 count=40")
+    targets = Targets(CAPACITY, e2e_p99=500 * MS)
+    with Pool(1) as pool:
+        found = tune(pool, problem(load, targets, max_num_batched_tokens=64), load, targets, "continuous", Budget(8))
+
+    assert found.winner.capacity is not None
+    assert found.default.capacity is not None
+    assert found.winner.capacity.rate >= found.default.capacity.rate
+    assert found.limits_met == (found.winner.capacity.factor >= 1)
+    spent = [one.spent for one in found.parameters]
+    assert all(one is not None and 0.7 < one <= 1 for one in spent)
+    assert any("times the load's rate" in line for line in tuned_lines(found))
+
+
+def test_a_load_without_a_rate_has_no_capacity() -> None:
+    """Everything is there at once."""
+    with pytest.raises(ConfigError, match="--target capacity raises the rate"):
+        tuned("continuous", Targets(CAPACITY, e2e_p99=1500 * MS))
 
 
 def test_both_maxima_at_once_are_warned_about() -> None:

@@ -116,7 +116,7 @@ def _sizes(problem: Problem, load: Rounds, policy: PolicyName) -> list[int]:
     """Sizes that can make a difference: not above what can ever be there together, nor a step's rows or tokens."""
     if SIZE_SETTING[policy] in problem.fixed:
         return [int(problem.settings[SIZE_SETTING[policy]])]
-    most = _most(problem, load)
+    most = _most(problem, load, policy)
     return [*(size for size in SIZES if size < most), *([most] if most <= SIZES[-1] else [])]
 
 
@@ -125,12 +125,12 @@ def _around(found: Outcome, policy: PolicyName, problem: Problem, load: Rounds) 
     if SIZE_SETTING[policy] in problem.fixed:
         return []
     size, known = int(found.settings[SIZE_SETTING[policy]]), _sizes(problem, load, policy)
-    return [one for one in (size // 2, 2 * size) if 2 <= one <= _most(problem, load) and one not in known]
+    return [one for one in (size // 2, 2 * size) if 2 <= one <= _most(problem, load, policy) and one not in known]
 
 
-def _most(problem: Problem, load: Rounds) -> int:
+def _most(problem: Problem, load: Rounds, policy: PolicyName) -> int:
     budget = int(problem.settings["max_num_batched_tokens"])
-    return max(2, min(load.most_at_once, problem.device.valid.rows, budget))
+    return max(2, min(load.most_at_once(policy), problem.device.valid.rows, budget))
 
 
 def _beside(

@@ -14,7 +14,7 @@ from typing import Final
 from chairlift.core.config import PolicyName
 from chairlift.core.errors import ConfigError
 from chairlift.lab.compare.fairness import offline
-from chairlift.lab.loads.arrivals import ClosedLoop, TraceReplay
+from chairlift.lab.loads.arrivals import Burst, ClosedLoop, TraceReplay
 from chairlift.lab.loads.load import Load
 from chairlift.lab.loads.request import At, ScheduledRequest
 from chairlift.lab.loads.schedule import Schedule
@@ -99,14 +99,18 @@ class Rounds:
         return self.offline or isinstance(self.load.arrivals, ClosedLoop)
 
     @property
-    def most_at_once(self) -> int:
-        """Requests that can ever be there together; of a load that was cut short, a quarter: a batch of all that is
-        left of it would say nothing about the next one.
+    def has_a_rate(self) -> bool:
+        """Whether requests keep to times of their own, so that they could come faster."""
+        return not self.waits_for_the_target and not isinstance(self.load.arrivals, Burst)
+
+    def most_at_once(self, policy: PolicyName) -> int:
+        """Requests that can ever be there together. Of a load that was cut short a closed batch holds a quarter at
+        most: a batch of all that is left would say nothing about the next one.
         """
         requests = len(self.first.schedule)
         if isinstance(self.load.arrivals, ClosedLoop):
             return min(requests, self.load.arrivals.users)
-        return max(1, requests // 4) if self.cut else requests
+        return max(1, requests // 4) if self.cut and policy != "continuous" else requests
 
 
 def rounds_of(load: Load, *, count: int, requests: int = REQUESTS, longest: int | None = None) -> Rounds:

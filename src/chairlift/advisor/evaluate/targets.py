@@ -15,6 +15,8 @@ Measure: TypeAlias = Literal["ttft", "itl", "e2e"]
 """Time to first token, between tokens, end to end; as a client measures them (docs/metrics.md)."""
 MEASURES: Final[tuple[Measure, ...]] = get_args(Measure)
 STATISTICS: Final = ("mean", "p50", "p90", "p99")
+CAPACITY: Final = "capacity"
+"""The highest rate of the load at which every limit holds: no figure of one run, so only a search over rates has it."""
 OBJECTIVES: Final = ("throughput", "goodput", *(f"{which}-{what}" for what in MEASURES for which in STATISTICS))
 """What can be asked to be best: output tokens a second; requests a second that met every limit; or a latency."""
 HEADROOM: Final = 0.02
@@ -78,21 +80,21 @@ class Targets:
 
     def __post_init__(self) -> None:
         """Raises ConfigError on a target that cannot be."""
-        if self.objective not in OBJECTIVES:
+        if self.objective not in (*OBJECTIVES, CAPACITY):
             raise ConfigError(f"--target is {self.objective!r}; it must be one of {', '.join(OBJECTIVES)}.")
         for measure, limit in self._limits():
             if limit < 1:
                 raise ConfigError(f"--{measure}-p99 is {limit} ns; it must be positive.")
-        if self.objective == "goodput" and self.per_request is None:
-            raise ConfigError("--target goodput needs limits: --ttft-p99, --itl-p99 or --e2e-p99.")
+        if self.objective in ("goodput", CAPACITY) and self.per_request is None:
+            raise ConfigError(f"--target {self.objective} needs limits: --ttft-p99, --itl-p99 or --e2e-p99.")
 
     @property
     def higher_is_better(self) -> bool:
-        return self.objective in ("throughput", "goodput")
+        return self.objective in ("throughput", "goodput", CAPACITY)
 
     @property
     def unit(self) -> str:
-        return {"throughput": "tokens/s", "goodput": "requests/s within the limits"}.get(self.objective, "s")
+        return {"throughput": "tokens/s", "goodput": "requests/s", CAPACITY: "requests/s"}.get(self.objective, "s")
 
     @property
     def words(self) -> str:
@@ -101,6 +103,8 @@ class Targets:
             return "output tokens/s"
         if self.objective == "goodput":
             return "requests/s that met every limit"
+        if self.objective == CAPACITY:
+            return "requests/s that can come before a limit breaks"
         which, _, what = self.objective.partition("-")
         return f"{which} {WORDS[what]}"
 
@@ -117,8 +121,8 @@ class Targets:
         return Limits(ttft=self.ttft_p99, tpot=self.itl_p99, end_to_end=self.e2e_p99)
 
     def value(self, figures: Seen) -> float | None:
-        """The objective's; None where it cannot be observed."""
-        if self.objective == "throughput":
+        """The objective's; None where it cannot be observed. Of capacity it is the throughput at the rate there was."""
+        if self.objective in ("throughput", CAPACITY):
             return figures.tokens_per_second
         if self.objective == "goodput":
             return None if figures.met is None else figures.met * figures.requests_per_second

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from chairlift.advisor.choose.search import SIZE_SETTING
+from chairlift.advisor.evaluate.capacity import LARGEST, Capacity, capacities, compressed
 from chairlift.advisor.evaluate.outcome import Outcome
 from chairlift.advisor.evaluate.pool import Pool, Trial
 from chairlift.advisor.evaluate.relief import Relief, reliefs
 from chairlift.advisor.evaluate.rounds import Rounds
 from chairlift.advisor.evaluate.run import Problem
-from chairlift.advisor.evaluate.targets import Targets
+from chairlift.advisor.evaluate.targets import CAPACITY, Targets
 from chairlift.advisor.tune.neighbours import SAME, Sensitivity, sensitivities
 from chairlift.advisor.tune.searching import Budget, Found, search_space
 from chairlift.advisor.tune.space import Space, defaults, space_of
 from chairlift.core.config import PolicyName, SchedulerConfig
-from chairlift.core.errors import ChairliftError
+from chairlift.core.errors import ChairliftError, ConfigError
 from chairlift.core.extremes import find_extremes
 
 BEST: Final = 3
 """Settings that are lived through on every round after the search."""
+_STRESS: Final = 1.25
+"""The rate that is searched on, over what the defaults can take, where capacity is the target."""
 _POLISH: Final = 5
 """So many times a neighbour of the winner that is better takes its place: a search of few trials ends near the best."""
 
@@ -32,9 +35,13 @@ class Tried:
 
     settings: Mapping[str, Any]
     outcomes: tuple[Outcome, ...]
+    capacity: Capacity | None = None
+    """Where that is the target."""
 
     def rank(self, targets: Targets) -> tuple[int, float]:
-        """The larger the better: as the worst rounds allow, then by the mean over rounds."""
+        """The larger the better: as the worst rounds allow, then by the mean over rounds; or by capacity."""
+        if self.capacity is not None:
+            return (2 if min(self.capacity.factors) >= 1 else 1, self.capacity.rate)
         ranks = [targets.rank(one) for one in self.outcomes]
         worst = min(rank for rank, _ in ranks)
         several = [value for rank, value in ranks if rank == worst]
@@ -42,6 +49,8 @@ class Tried:
 
     def mean(self, targets: Targets) -> float | None:
         """The objective's mean over rounds; None where one has none."""
+        if self.capacity is not None:
+            return self.capacity.rate
         values = [None if one.figures is None else targets.value(one.figures) for one in self.outcomes]
         known = [value for value in values if value is not None]
         return sum(known) / len(known) if len(known) == len(values) else None
@@ -108,36 +117,77 @@ def tune(
     """
     space = space_of(problem, load, policy)
     start = defaults(problem, policy)
-    found = search_space(pool, problem, load, targets, space, budget or Budget(), _beginnings(start, space))
-    several = [start, *found.best[:BEST]]
-    outcomes = iter(pool.run(Trial(problem, settings, again) for settings in several for again in load.rounds))
-    tried = [Tried(settings, tuple(next(outcomes) for _ in load.rounds)) for settings in several]
-    default, *rest = tried
+    work = _Work(pool, problem, load, targets)
+    stressed = work.stressed(start)
+    found = search_space(pool, problem, stressed, targets, space, budget or Budget(), _beginnings(start, space))
     # The defaults themselves win where nothing that was found is better over all rounds.
-    best = sorted(tried, key=lambda one: one.rank(targets), reverse=True)[:BEST] if rest else [default]
+    tried = work.everywhere([start, *found.best[:BEST]])
+    default = tried[0]
     parameters: list[Sensitivity] = []
-    relieved: list[Relief] = []
     for _ in range(_POLISH):
-        winner = best[0]
-        if winner.outcomes[0].figures is None:
-            break
-        names = _shown(space, problem, winner.settings)
-        parameters = sensitivities(pool, problem, load.first, targets, winner.outcomes[0], names)
-        better = _better(parameters, winner.settings, space)
+        best = _ranked(tried, targets)
+        parameters = work.neighbours(best[0], space)
+        better = _better(parameters, best[0].settings, space)
         if better is None or any(one.settings == better for one in tried):
             break
-        again = Tried(better, tuple(pool.run(Trial(problem, better, each) for each in load.rounds)))
-        tried.append(again)
-        best = sorted(tried, key=lambda one: one.rank(targets), reverse=True)[:BEST]
-        if best[0] is not again:
+        tried += work.everywhere([better])
+        if _ranked(tried, targets)[0] is not tried[-1]:
             break
+    best = _ranked(tried, targets)
     figures = best[0].outcomes[0].figures
-    if figures is not None:
-        relieved = reliefs(pool, problem, best[0].settings, load.first, figures)
-    return Tuned(
-        problem, load, targets, space, found, tuple(best), default, tuple(parameters), tuple(relieved),
-        _warning(problem, best[0].settings),
-    )  # fmt: skip
+    relieved = () if figures is None else tuple(reliefs(pool, problem, best[0].settings, load.first, figures))
+    warning = _warning(problem, best[0].settings)
+    return Tuned(problem, load, targets, space, found, best, default, tuple(parameters), relieved, warning)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What is run for one question."""
+
+    pool: Pool
+    problem: Problem
+    load: Rounds
+    targets: Targets
+
+    def stressed(self, start: Mapping[str, Any]) -> Rounds:
+        """The load that is searched on: as it is, or where capacity is the target, somewhat faster than the defaults
+        can take it, so that limits tell settings apart.
+        """
+        if self.targets.objective != CAPACITY:
+            return self.load
+        if not self.load.has_a_rate:
+            raise ConfigError(
+                "--target capacity raises the rate of the load, and this one has none: its requests are there at once "
+                "or wait for answers. Use --target throughput."
+            )
+        known = capacities(self.pool, self.problem, [start], self.load.rounds[:1], self.targets)[0].factor
+        return replace(self.load, rounds=(compressed(self.load.first, _STRESS * max(known, 1 / LARGEST)),))
+
+    def everywhere(self, several: Sequence[Mapping[str, Any]]) -> list[Tried]:
+        """On every round."""
+        rounds = self.load.rounds
+        outcomes = iter(self.pool.run(Trial(self.problem, one, each) for one in several for each in rounds))
+        tried = [Tried(settings, tuple(next(outcomes) for _ in rounds)) for settings in several]
+        if self.targets.objective != CAPACITY:
+            return tried
+        found = capacities(self.pool, self.problem, several, rounds, self.targets)
+        return [replace(one, capacity=capacity) for one, capacity in zip(tried, found, strict=True)]
+
+    def neighbours(self, one: Tried, space: Space) -> list[Sensitivity]:
+        """Half and double of each parameter, on the first round, as fast as it can be taken."""
+        load, chosen = self.load.first, one.outcomes[0]
+        if one.capacity is not None and one.capacity.factors[0]:
+            load = compressed(load, one.capacity.factors[0])
+            chosen = self.pool.run([Trial(self.problem, one.settings, load)])[0]
+        if chosen.figures is None:
+            return []
+        names = _shown(space, self.problem, one.settings)
+        return sensitivities(self.pool, self.problem, load, self.targets, chosen, names)
+
+
+def _ranked(tried: Sequence[Tried], targets: Targets) -> tuple[Tried, ...]:
+    """The best few; of equals those that were tried first."""
+    return tuple(sorted(tried, key=lambda one: one.rank(targets), reverse=True)[:BEST])
 
 
 def _better(parameters: Sequence[Sensitivity], settings: Mapping[str, Any], space: Space) -> dict[str, Any] | None:
@@ -184,4 +234,9 @@ def _warning(problem: Problem, settings: Mapping[str, Any]) -> str:
 
 
 def _plain(one: Tried) -> dict[str, Any]:
-    return {"settings": dict(one.settings), "rounds": [outcome.to_json() for outcome in one.outcomes]}
+    capacity = None if one.capacity is None else asdict(one.capacity)
+    return {
+        "settings": dict(one.settings),
+        "capacity": capacity,
+        "rounds": [outcome.to_json() for outcome in one.outcomes],
+    }

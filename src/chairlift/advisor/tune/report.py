@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from chairlift.advisor.choose.report import setting_words
 from chairlift.advisor.evaluate.relief import MEANING
-from chairlift.advisor.evaluate.targets import Targets
+from chairlift.advisor.evaluate.targets import CAPACITY, Targets
 from chairlift.advisor.tune.advice import Tried, Tuned
 from chairlift.advisor.tune.neighbours import Change
 from chairlift.advisor.tune.order import Walk
@@ -28,11 +28,15 @@ def tuned_lines(tuned: Tuned) -> Iterator[str]:
         yield from _paragraph(f"Nothing runs: {'' if refusal is None else refusal.message}")
         return
     if not tuned.limits_met:
-        yield from _paragraph("No settings keep every limit in every round on this device; these come closest.")
+        yield from _paragraph(
+            "No settings keep every limit in every round on this device at the load's rate; these come closest."
+        )
     yield ""
     yield from _beside_defaults(tuned)
     yield ""
     yield from _parameters(tuned)
+    if targets.objective == CAPACITY:
+        yield "(half and double: output tokens/s and limits with the load as fast as the tuned settings can take it)"
     yield ""
     yield from _binding(tuned)
     found = tuned.found
@@ -63,6 +67,8 @@ def _beside_defaults(tuned: Tuned) -> Iterator[str]:
     columns: list[tuple[str, Tried]] = [("tuned", tuned.winner), ("defaults", tuned.default)]
     rows: list[tuple[str, ...]] = [("", *(name for name, _ in columns))]
     rows.append((targets.words, *(_mean(one, targets) for _, one in columns)))
+    if targets.objective == CAPACITY:
+        rows.append(("  times the load's rate", *(_times(one) for _, one in columns)))
     running = next((one.outcomes[0].figures for _, one in columns if one.outcomes[0].figures), None)
     for place, limit in enumerate(() if running is None else targets.reached(running)):
         cells = (_limit(one, targets, place) for _, one in columns)
@@ -80,6 +86,10 @@ def _beside_defaults(tuned: Tuned) -> Iterator[str]:
 def _mean(one: Tried, targets: Targets) -> str:
     value = one.mean(targets)
     return "does not run" if not one.runs else NONE if value is None else number(value)
+
+
+def _times(one: Tried) -> str:
+    return NONE if one.capacity is None else number(one.capacity.factor)
 
 
 def _limit(one: Tried, targets: Targets, place: int) -> str:

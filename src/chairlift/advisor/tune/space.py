@@ -94,7 +94,7 @@ def defaults(problem: Problem, policy: PolicyName) -> dict[str, Any]:
 def _parameters(problem: Problem, load: Rounds, policy: PolicyName) -> Iterator[Parameter]:
     valid = problem.device.valid
     budgets = _up_to(BUDGETS, valid.tokens)
-    most = min(load.most_at_once, valid.rows, budgets[-1])
+    most = min(load.most_at_once(policy), valid.rows, budgets[-1])
     yield Parameter(SIZE_SETTING[policy], _up_to(SIZES, most))
     yield Parameter("max_num_batched_tokens", budgets)
     if policy == "dynamic":

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any, Final
 
 from chairlift.advisor.evaluate.outcome import Latency
-from chairlift.advisor.evaluate.targets import Targets
+from chairlift.advisor.evaluate.targets import CAPACITY, Targets
 from chairlift.advisor.tune.advice import Tuned
 from chairlift.core.errors import ConfigError
 from chairlift.lab.client.options import Stop
@@ -129,6 +129,8 @@ async def verify(
             f"--verify {subject.name} is a server with settings of its own: name a model, which is started with each "
             "of the settings in turn."
         )
+    if tuned.targets.objective == CAPACITY:
+        raise ConfigError("--verify runs one load at its own rate: take --target goodput or a latency, not capacity.")
     if repeats < 1:
         raise ConfigError(f"--repeats is {repeats}; at least one is needed.")
     problem, targets = tuned.problem, tuned.targets
