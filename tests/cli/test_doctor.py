@@ -31,11 +31,14 @@ def bench(runs: Path, max_num_seqs: int) -> None:
 
 
 def test_a_sick_run_is_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With the cause, the figures, the change, and what it should do."""
+    """With the cause, the figures, the change, and what it should do: on its own device, or on another."""
     bench(tmp_path, 2)
-    code, out, _ = doctor(capsys, "last", "--runs", str(tmp_path), "--device", "h100-sxm/llama-3.1-8b")
+    code, out, _ = doctor(capsys, "last", "--runs", str(tmp_path))
+    _, elsewhere, _ = doctor(capsys, "last", "--runs", str(tmp_path), "--device", "l4/llama-3.1-8b")
 
     assert code == 1
+    assert "simulated:" in elsewhere
+    assert elsewhere != out
     assert "first: The number of slots (--max-num-seqs) is reached" in out
     assert "change: --max-num-seqs from 2 to 16" in out
     assert "simulated: output_tokens_per_second" in out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +28,9 @@ def configure(parser: Parser) -> None:
         help="a run's folder, its name or `last`; a server's URL; or metrics pages saved from one, the older first",
     )
     add_flag(parser, "runs", PATH, "The folder that keeps runs.", Path("runs"))
-    add_flag(parser, "device", TEXT, "A device model: changes are tried on it, where the run's load is known.")
+    add_flag(
+        parser, "device", TEXT, "A device model to try changes on. Default: the one that a simulated run was made on."
+    )
     live = parser.add_argument_group("server")
     add_flag(live, "window", DURATION, "How long a server is watched.", _WINDOW)
     add_flag(live, "kind", TEXT, "Which server it is, where it cannot be told: vllm, sglang, tgi, llama.cpp, ...")
@@ -56,6 +59,7 @@ def _diagnose(arguments: argparse.Namespace) -> Diagnosis:
     from chairlift.advisor.doctor.case import Case
     from chairlift.advisor.doctor.diagnose import diagnose
     from chairlift.advisor.doctor.effect import with_effects
+    from chairlift.core.errors import DeviceModelError
     from chairlift.lab.runs.store import RunStore
     from chairlift.lab.targets.named import is_url
 
@@ -67,9 +71,14 @@ def _diagnose(arguments: argparse.Namespace) -> Diagnosis:
     folder = (
         Path(first) if Path(first).is_dir() else RunStore(getattr(arguments, "runs", Path("runs"))).find(first).folder
     )
-    diagnosis = diagnose(Case.read(folder))
-    device = getattr(arguments, "device", None)
-    return diagnosis if device is None else with_effects(diagnosis, device)
+    case = Case.read(folder)
+    diagnosis = diagnose(case)
+    if (device := getattr(arguments, "device", None)) is not None:
+        return with_effects(diagnosis, device)
+    if case.device:
+        with contextlib.suppress(DeviceModelError):  # a file that has moved since: nothing is tried, then
+            return with_effects(diagnosis, case.device)
+    return diagnosis
 
 
 def _watched(arguments: argparse.Namespace) -> Diagnosis:

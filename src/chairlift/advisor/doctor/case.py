@@ -53,6 +53,8 @@ class Case:
     complete: bool = True
     """Whether the run came to its end."""
     machine: Mapping[str, Any] = field(default_factory=dict)
+    device: str = ""
+    """The device model that a simulated run was made on, by name."""
     gpus: tuple[Gpu, ...] = ()
     """Devices, as they were during the time looked at."""
 
@@ -102,6 +104,7 @@ class Case:
             version=str(manifest.target.get("version", "") or manifest.chairlift),
             complete=manifest.status == "complete" and not manifest.results.get("stopped", False),
             machine=manifest.machine,
+            device=str(manifest.target.get("name", "")) if manifest.target.get("kind") == "simulator" else "",
         )
 
 

@@ -9,7 +9,7 @@ from chairlift.advisor.doctor.case import Case
 from chairlift.advisor.doctor.diagnose import Diagnosis
 from chairlift.advisor.doctor.finding import Change, Finding, seconds
 from chairlift.core.config import SchedulerConfig
-from chairlift.core.errors import ChairliftError
+from chairlift.core.errors import ChairliftError, OutOfDeviceMemory
 from chairlift.devices.model import DeviceModel
 from chairlift.devices.quantities import read_time
 from chairlift.devices.registry import find_device_model
@@ -51,8 +51,8 @@ def effect(case: Case, finding: Finding, model: DeviceModel) -> Finding | None:
     """
     if case.schedule is None or case.config is None:
         return None
-    blocks = case.capacity.num_blocks if case.capacity is not None else None
     size = case.capacity.block_size if case.capacity is not None else 16
+    blocks = _pool(case, model, size)
     groups = [(one,) for one in finding.changes] if finding.either else [finding.changes]
     try:
         old = _run(case.schedule, case.config, model, blocks, size)
@@ -69,6 +69,18 @@ def effect(case: Case, finding: Finding, model: DeviceModel) -> Finding | None:
         changes=tuple(change for _, group in kept for change in group),
         simulated=_beside(old, kept[0][0]),
     )
+
+
+def _pool(case: Case, model: DeviceModel, size: int) -> int | None:
+    """The run's own KV pool; None, which is the device's, where the device is too small for that."""
+    if case.capacity is None or case.config is None:
+        return None
+    settings = SimulatorSettings(num_kv_blocks=case.capacity.num_blocks, block_size=size)
+    try:
+        settings.runner(model, case.config)
+    except OutOfDeviceMemory:
+        return None
+    return case.capacity.num_blocks
 
 
 def _merit(summary: Summary) -> tuple[float, float]:

@@ -105,8 +105,11 @@ def measured(path: Path, config: SchedulerConfig, settings: RunnerSettings) -> S
         report = runner.memory
     finally:
         runner.close()
-    note = f"measured on this machine: activations of {report.largest_step}, whatever other steps are asked about"
-    return Source(from_report(report), None, f"this machine/{path.stem}", None, (note,))
+    notes = (
+        f"measured on this machine: activations of {report.largest_step}, whatever other steps are asked about",
+        f"a server with these settings starts with {report.num_blocks:,} blocks, by {report.decided_by}",
+    )
+    return Source(from_report(report), None, f"this machine/{path.stem}", None, notes)
 
 
 def from_report(report: MemoryReport) -> MemoryModel:
