@@ -35,7 +35,7 @@ async def bench(one: SimulatedTarget, folder: Path, pairs: str = LOAD, stop: Sto
 
 
 async def test_a_run_in_virtual_time_is_kept_like_any_other(tmp_path: Path) -> None:
-    """Records of client and engine; a clock that begins at 0; figures that can be reckoned again; no client to blame."""
+    """Records of client and engine, a clock from 0, figures that can be reckoned again, no client to blame."""
     result = await bench(target(), tmp_path)
     manifest, engine = Manifest.read(tmp_path), Run(tmp_path / "engine")
 
