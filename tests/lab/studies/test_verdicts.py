@@ -1,5 +1,6 @@
 """Every verdict with a run that deserves it and one that does not."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -147,3 +148,14 @@ def test_elasticity_is_the_share_of_the_rise_that_arrives() -> None:
     assert verdicts.elasticity(10, 80, 1, 8) == pytest.approx(1)
     assert verdicts.elasticity(10, 20, 1, 4) == pytest.approx(0.5)
     assert verdicts.elasticity(10, 10, 4, 8) == 0
+
+
+async def test_evidence_from_a_starved_client_is_doubted(tmp_path: Path) -> None:
+    """Where something else had the machine, the verdict says to repeat before anything is changed."""
+    study = sim_study("t", tmp_path)
+    alone, many = await run(study, ALONE), await run(study, EIGHT, max_num_seqs=1)
+    hungry = replace(many.result, client=replace(many.result.client, bottleneck=True))
+    [found] = verdicts.no_rise(alone, replace(many, result=hungry), 8, study.config(many))
+
+    assert "repeat it on a quiet one" in found.evidence
+    assert verdicts.starved(alone, many) == ""

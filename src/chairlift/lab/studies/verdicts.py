@@ -43,7 +43,7 @@ def no_rise(alone: Measured, many: Measured, users: int, config: SchedulerConfig
     if not one or not other or other >= RISE * one:
         return
     seen = f"{users} users at once get {number(other)} output tokens/s, one alone {number(one)}"
-    seen += f"; {many.pressure}"
+    seen += f"; {many.pressure}{starved(alone, many)}"
     engine = many.engine
     if engine is None or config is None:
         yield from _no_rise_of_a_server(many.pressure, seen)
@@ -94,6 +94,13 @@ def _no_rise_of_a_server(pressure: Pressure, seen: str) -> Iterator[Verdict]:
         )
 
 
+def starved(*runs: Measured) -> str:
+    """A doubt to put behind evidence: something else had the machine while these ran."""
+    if any(run.result.client.bottleneck for run in runs):
+        return "; but the client was short of time on this machine: repeat it on a quiet one before changing anything"
+    return ""
+
+
 def blocks_wanted(engine: EngineFigures, users: int) -> int:
     """KV blocks with which so many could run at once, by what those that ran held."""
     return -(-engine.kv_peak * users // max(1, engine.running_peak))
@@ -104,7 +111,7 @@ def prefill_stalls(run: Measured, config: SchedulerConfig | None) -> Iterator[Ve
     middle, tail = run.figure("time_between_tokens", 50), run.figure("time_between_tokens", 99)
     if middle is None or tail is None or tail < _STALL * middle:
         return
-    seen = f"time between tokens p99 {seconds(tail)}, p50 {seconds(middle)}"
+    seen = f"time between tokens p99 {seconds(tail)}, p50 {seconds(middle)}{starved(run)}"
     engine = run.engine
     if engine is None or config is None:
         yield Verdict(
