@@ -2,7 +2,8 @@
 
     case       what is looked at: a run's records, or a server watched for a while
     facts      the figures that rules are made of, each defined once; unknown ones are None
-    server     facts of a server from its metrics pages;  watch: getting them
+    reckon     facts of a run from its records
+    server     facts of a server from its metrics pages;  watch: getting them;  gpu: devices
     rules/     one small function for each cause, in the order symptom, input, configuration, resources, version
     diagnose   all rules on one case; what weighs most comes first
     effect     what a change should do, simulated

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from chairlift.advisor.doctor.case import Case
-from chairlift.advisor.doctor.facts import Facts, facts_of
+from chairlift.advisor.doctor.facts import Facts
 from chairlift.advisor.doctor.finding import Finding, Seen, Stage, seconds, share
+from chairlift.advisor.doctor.reckon import facts_of
 from chairlift.advisor.doctor.rules import RULES
 
 

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from chairlift.advisor.doctor.case import Case
-from chairlift.advisor.doctor.facts import blocked, facts_of, held, weighted_percentile
+from chairlift.advisor.doctor.reckon import blocked, facts_of, held, weighted_percentile
 from chairlift.core.config import SchedulerConfig
 from chairlift.records.schema import BatchRecord, DecisionRecord, RequestRecord, StepRecord
 
