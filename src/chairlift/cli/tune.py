@@ -55,9 +55,16 @@ def run(arguments: argparse.Namespace) -> int:
     from chairlift.advisor.tune.order import walk
     from chairlift.advisor.tune.report import tuned_lines, verified_lines, walk_lines
     from chairlift.advisor.tune.searching import Budget
+    from chairlift.lab.targets.named import is_url
     from chairlift.lab.targets.simulated import trust
 
     given = vars(arguments)
+    if is_url(given.get("verify", "")):
+        raise ConfigError(
+            f"--verify {arguments.verify} is a server with settings of its own: name a model, which is started with "
+            "each of the settings in turn; or start the server with the flags that `tune --for` prints and `chairlift "
+            "bench` it."
+        )
     policy = given.get("policy", "continuous")
     budget = Budget(**{name: given[name] for name in ("trials", "seed", "storage") if name in given})
     asked = read_question(arguments, capacity="verify" not in given)
@@ -94,19 +101,10 @@ def _verify(arguments: argparse.Namespace, tuned: Tuned) -> Verified:
     from chairlift.lab.client.recording import interrupt_stops
     from chairlift.lab.runs.store import RunStore
     from chairlift.lab.subjects import ModelSubject, SimulatedSubject, Subject
-    from chairlift.lab.targets.named import is_simulated, is_url
+    from chairlift.lab.targets.named import is_simulated
 
     name: str = arguments.verify
-    subject: Subject
-    if is_simulated(name):
-        subject = SimulatedSubject(name)
-    elif is_url(name):
-        raise ConfigError(
-            f"--verify {name} is a server with settings of its own: name a model, which is started with each of the "
-            "settings in turn; or start the server with the flags above and `chairlift bench` it."
-        )
-    else:
-        subject = ModelSubject(name)
+    subject: Subject = SimulatedSubject(name) if is_simulated(name) else ModelSubject(name)
     folder = RunStore(getattr(arguments, "keep", Path("runs"))).new("tune")
     folder.mkdir(parents=True, exist_ok=True)
 

@@ -1,4 +1,7 @@
+import pytest
+
 from chairlift.advisor.evaluate.pool import Pool, Trial
+from chairlift.core.errors import ConfigError
 from tests.advisor.evaluate.making import problem, rounds
 
 
@@ -13,3 +16,9 @@ def test_processes_give_the_outcomes_of_one_in_order() -> None:
 
     assert told == [1, 2, 3, 4, 5]
     assert alone.done == 5
+
+
+def test_no_process_is_no_pool() -> None:
+    """With the flag."""
+    with pytest.raises(ConfigError, match="--workers is 0"):
+        Pool(0)

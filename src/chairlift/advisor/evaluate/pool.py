@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 from chairlift.advisor.evaluate.outcome import Outcome
 from chairlift.advisor.evaluate.rounds import Round
 from chairlift.advisor.evaluate.run import Problem, evaluate
+from chairlift.core.errors import ConfigError
 
 _WORTH: Final = 4
 """Fewer trials than this at once start no processes: those take longer to start than a trial to run."""
@@ -33,10 +34,15 @@ class Pool:
     Args:
         workers: processes; None: one for each core that this process may use. 1 runs everything here.
         progress: called with the number of trials done so far, after each.
+
+    Raises:
+        ConfigError: there is to be no process.
     """
 
     def __init__(self, workers: int | None = None, progress: Callable[[int], None] | None = None) -> None:
-        self._workers = workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else workers or 1
+        if workers is not None and workers < 1:
+            raise ConfigError(f"--workers is {workers}; at least one is needed.")
+        self._workers = workers or _cores()
         self._executor: ProcessPoolExecutor | None = None
         self._progress = progress
         self.done = 0
@@ -70,3 +76,8 @@ class Pool:
         if self._progress is not None:
             self._progress(self.done)
         return outcome
+
+
+def _cores() -> int:
+    """Those that this process may use; all of them where the system does not tell."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
