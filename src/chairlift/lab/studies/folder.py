@@ -2,6 +2,7 @@
 
 runs/20261130-101512-mixed/
     study.json          StudyRecord: which runs, tables, sentences, verdicts
+    00-warm-up/         of a model: what was slow once; in no figure
     01-continuous/      a run's folder each, as `chairlift bench` makes them
     02-static/
 
