@@ -132,6 +132,7 @@ def test_steps_are_told_apart_by_what_is_in_them() -> None:
     assert facts.decode_step == pytest.approx(0.010)
     assert facts.mixed_step == pytest.approx(0.050)
     assert facts.step_by_rows == {2: pytest.approx(0.010)}
+    assert facts.stretches == {2: 1}
 
 
 def test_a_weighted_percentile_is_one_of_the_values() -> None:

@@ -172,10 +172,13 @@ def test_a_stutter_that_nobody_notices_is_none() -> None:
 def test_a_cliff_is_none_where_more_sequences_still_give_more() -> None:
     """A jump by 30% from 24 to 25 that 48 make good again."""
     cliff = {20: 0.010, 24: 0.010, 25: 0.020, 30: 0.021}
+    seen = dict.fromkeys((20, 24, 25, 30, 60), 5)
+    steep = Facts(step_by_rows=cliff, stretches=seen)
 
-    assert [one.rule for one in found(continuous.batch_cliff, Facts(step_by_rows=cliff))] == ["batch_cliff"]
-    assert found(continuous.batch_cliff, Facts(step_by_rows={**cliff, 60: 0.022})) == []
-    assert found(continuous.batch_cliff, Facts(step_by_rows={20: 0.010, 24: 0.0105, 25: 0.011})) == []
+    assert [one.rule for one in found(continuous.batch_cliff, steep)] == ["batch_cliff"]
+    assert found(continuous.batch_cliff, replace(steep, step_by_rows={**cliff, 60: 0.022})) == []
+    assert found(continuous.batch_cliff, replace(steep, step_by_rows={20: 0.010, 24: 0.0105, 25: 0.011})) == []
+    assert found(continuous.batch_cliff, replace(steep, stretches={**seen, 25: 1})) == []  # one bad moment
 
 
 def test_a_servers_queue_without_a_reason_needs_a_full_pool() -> None:

@@ -74,4 +74,6 @@ def test_as_plain_values() -> None:
     assert told["findings"][0]["rule"] == "slots_short"
     assert told["findings"][0]["changes"] == [{"setting": "max_num_seqs", "from": 4, "to": 32}]
     assert len(told["looked_at"]) == len(RULES)
+    assert told["figures"]["busy"]["means"] == "device time / wall"
+    assert 0 < told["figures"]["busy"]["value"] <= 1
     assert diagnosed("32 users").to_json()["sick"] is False

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from chairlift.advisor.doctor.case import Case
-from chairlift.advisor.doctor.facts import Facts
+from chairlift.advisor.doctor.facts import DEFINITIONS, Facts
 from chairlift.advisor.doctor.finding import Finding, Seen, Stage, seconds, share
 from chairlift.advisor.doctor.reckon import facts_of
 from chairlift.advisor.doctor.rules import RULES
@@ -45,6 +45,11 @@ class Diagnosis:
             "sick": self.sick,
             "symptoms": [{"name": one.name, "value": one.value, "means": one.means} for one in self.symptoms],
             "findings": [one.to_json() for one in self.findings],
+            "figures": {
+                name: {"value": value, "means": means}
+                for name, means in DEFINITIONS.items()
+                if (value := getattr(self.facts, name)) is not None
+            },
             "looked_at": list(self.looked_at),
         }
 

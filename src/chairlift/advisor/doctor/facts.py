@@ -91,6 +91,9 @@ class Facts:
     prompt_mean: float | None = None
     step_by_rows: Mapping[int, float] = field(default_factory=dict)
     """Sequences in a step without prompt tokens -> median of its device time, s."""
+    stretches: Mapping[int, int] = field(default_factory=dict)
+    """The same sizes -> in how many separate stretches of the run they were seen: one long stretch may be a bad moment
+    of the machine."""
     errors: Mapping[str, int] = field(default_factory=dict)
     """Class or word -> how often."""
     error_text: str = ""

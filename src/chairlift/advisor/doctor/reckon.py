@@ -79,6 +79,8 @@ def _of_steps(case: Case) -> dict[str, Any]:
 def _step_times(steps: Sequence[StepRecord]) -> dict[str, Any]:
     """Times of steps by kind."""
     alone: dict[int, list[tuple[float, int]]] = defaultdict(list)
+    stretches: Counter[int] = Counter()
+    before = 0
     mixed: list[tuple[float, int]] = []
     for step in steps:
         one = (step.device_time / step.repeats / _SECOND, step.repeats)
@@ -87,11 +89,14 @@ def _step_times(steps: Sequence[StepRecord]) -> dict[str, Any]:
                 mixed.append(one)
         elif step.rows:
             alone[step.rows].append(one)
+            stretches[step.rows] += step.rows != before
+            before = step.rows
     every = [one for group in alone.values() for one in group]
     return {
         "decode_step": weighted_percentile(every, 50) if every else None,
         "mixed_step": weighted_percentile(mixed, 90) if mixed else None,
         "mixed_steps": sum(count for _, count in mixed),
+        "stretches": dict(stretches),
         "step_by_rows": {
             rows: weighted_percentile(group, 50)
             for rows, group in sorted(alone.items())

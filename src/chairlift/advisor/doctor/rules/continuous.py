@@ -205,6 +205,8 @@ def prompts_held_back(case: Case, facts: Facts) -> Iterator[Finding]:
         )
 
 
+_STRETCHES: Final = 3
+"""Separate stretches in which each of the two sizes was seen."""
 _JUMP: Final = 1.25
 """Time of a step with a little more sequences over that of one with a little fewer."""
 
@@ -215,7 +217,7 @@ def batch_cliff(case: Case, facts: Facts) -> Iterator[Finding]:
     ordered = sorted(rates)
     best: tuple[float, int, int] | None = None
     for low, high in itertools.pairwise(ordered):
-        if low < 4 or high > 1.3 * low:
+        if low < 4 or high > 1.3 * low or min(facts.stretches.get(n, 0) for n in (low, high)) < _STRETCHES:
             continue
         jump = facts.step_by_rows[high] / facts.step_by_rows[low]
         if jump > _JUMP and rates[high] < 0.9 * rates[low] and (best is None or jump > best[0]):
