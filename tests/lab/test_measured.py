@@ -31,7 +31,7 @@ async def test_a_closed_batch_is_told_in_full(tmp_path: Path) -> None:
     assert engine.wall == pytest.approx(sum(step.device_time for step in steps) / 1e9)
     [batch] = engine.batches
     assert batch.forecast_blocks == batch.peak_blocks == engine.kv_peak
-    assert engine.batch_fill == 8
+    assert batch.members == 8
     assert (engine.preemptions, engine.waiting_peak, engine.running_peak) == (0, 0, 8)
     assert run.figure("time_between_tokens", 99) is None
     assert not run.distribution("time_between_tokens").observable

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -90,16 +90,12 @@ class EngineFigures:
     held: float
     idle: float
     recoverable: float
-    host: float
-    """s of the steps that were not the device's."""
     preemptions: int
     kv_blocks: int
     kv_peak: int
     """Most blocks that requests held."""
     reserved_unused: float | None
     waiting_peak: int
-    waiting_mean: float
-    """Requests in the queue, mean over the steps' time."""
     running_peak: int
     rows_mean: float
     """Rows of a step, mean over steps."""
@@ -118,20 +114,6 @@ class EngineFigures:
         """Of all tokens computed, those of a kind."""
         return self.tokens[kind] / self.computed if self.computed else None
 
-    @property
-    def batch_fill(self) -> float | None:
-        """Mean members of a closed batch."""
-        return sum(one.members for one in self.batches) / len(self.batches) if self.batches else None
-
-    @property
-    def forecast_ratios(self) -> list[float]:
-        """Of each closed batch with a forecast: forecast / actual duration."""
-        return [
-            one.forecast_time / (one.ended - one.started)
-            for one in self.batches
-            if one.forecast_time is not None and one.ended > one.started
-        ]
-
 
 @dataclass(frozen=True)
 class Measured:
@@ -141,7 +123,6 @@ class Measured:
     policy: str | None
     settings: Mapping[str, Any]
     result: BenchResult
-    notes: list[str] = field(default_factory=list)
 
     @property
     def folder(self) -> Path:
@@ -247,13 +228,11 @@ def engine_figures(folder: Path, results: Mapping[str, Any]) -> EngineFigures:
         held=times.get("held", 0) / _SECOND,
         idle=idle_time(requests) / _SECOND,
         recoverable=ledger.get("recoverable", 0) / _SECOND,
-        host=sum(step.committed - step.planned - step.device_time for step in steps) / _SECOND,
         preemptions=sum(step.preempted for step in steps),
         kv_blocks=steps[-1].kv_total if steps else 0,
         kv_peak=max((step.kv_used for step in steps), default=0),
         reserved_unused=reserved_unused(steps, requests, run.manifest.capacity.get("block_size", 0)),
         waiting_peak=max((step.waiting for step in steps), default=0),
-        waiting_mean=_mean_over_time(steps, [step.waiting for step in steps]),
         running_peak=max((step.running for step in steps), default=0),
         rows_mean=sum(step.rows * step.repeats for step in steps) / count if count else 0.0,
         prefill=Phase.of(prompts),
@@ -295,14 +274,3 @@ def reserved_unused(steps: Sequence[StepRecord], requests: Iterable[RequestRecor
             computed += positions * gap
             positions += 1
     return max(0.0, 1 - computed / held)
-
-
-def _mean_over_time(steps: Sequence[StepRecord], values: Sequence[int]) -> float:
-    span = steps[-1].committed - steps[0].committed if len(steps) > 1 else 0
-    if not span:
-        return float(values[-1]) if values else 0.0
-    area = sum(
-        value * (after.committed - before.committed)
-        for value, before, after in zip(values, steps, steps[1:], strict=False)
-    )
-    return area / span

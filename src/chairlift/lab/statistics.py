@@ -33,11 +33,6 @@ class Interval:
     high: float | None
     count: int
 
-    @property
-    def exact(self) -> bool:
-        """Whether the values did not differ at all, as those of a simulation of one load."""
-        return self.count > 1 and self.low == self.high
-
 
 @dataclass(frozen=True, slots=True)
 class Ratio(Interval):

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from chairlift.lab.measured import Measured
+from chairlift.lab.statistics import mean_interval
 from chairlift.lab.studies import verdicts
 from chairlift.lab.studies.folder import Column, Verdict
 from chairlift.lab.studies.study import Study
@@ -42,6 +43,12 @@ async def baseline(study: Study) -> None:
         f"Alone, a request waits {seconds(run.figure(_TTFT, 50))} for its first token (p50) and "
         f"{seconds(between)} for each further one: {number(1 / between if between else None)} tokens/s for one reader."
     )
+    if firsts:
+        mean = mean_interval(firsts)
+        study.sentence(
+            f"Over {mean.count} requests the mean to the first token is {seconds(mean.middle)}, between "
+            f"{seconds(mean.low)} and {seconds(mean.high)} at 95% (Student's t)."
+        )
     engine = run.engine
     if engine is not None and engine.decode.gbs is not None and engine.prefill.gflops is not None:
         study.sentence(
