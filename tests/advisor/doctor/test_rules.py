@@ -178,7 +178,7 @@ def test_a_cliff_is_none_where_more_sequences_still_give_more() -> None:
     assert [one.rule for one in found(continuous.batch_cliff, steep)] == ["batch_cliff"]
     assert found(continuous.batch_cliff, replace(steep, step_by_rows={**cliff, 60: 0.022})) == []
     assert found(continuous.batch_cliff, replace(steep, step_by_rows={20: 0.010, 24: 0.0105, 25: 0.011})) == []
-    assert found(continuous.batch_cliff, replace(steep, stretches={**seen, 25: 1})) == []  # one bad moment
+    assert found(continuous.batch_cliff, replace(steep, stretches={24: 5, 25: 1})) == []  # one bad moment
 
 
 def test_a_servers_queue_without_a_reason_needs_a_full_pool() -> None:

@@ -260,7 +260,7 @@ def _sick() -> tuple[Planted, ...]:
         Planted("6.3 ms between tokens", "prompts_held_back",
                 f"arrivals=poisson arrivals.rate=8 count=80 {chat}",
                 {"max_num_seqs": 64, "target_itl": 6_300_000}),
-        Planted("a cliff at 25 sequences", "batch_cliff", f"arrivals=closed arrivals.users=40 count=160 {chat}",
+        Planted("a cliff at 25 sequences", "batch_cliff", f"arrivals=poisson arrivals.rate=15 count=200 {chat}",
                 {"max_num_seqs": 40}, device="cliff"),
         Planted("blocks for the whole model length", "reservation_too_large",
                 f"arrivals=poisson arrivals.rate=15 count=100 {chat}",

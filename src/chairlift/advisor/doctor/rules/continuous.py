@@ -206,9 +206,16 @@ def prompts_held_back(case: Case, facts: Facts) -> Iterator[Finding]:
 
 
 _STRETCHES: Final = 3
-"""Separate stretches in which each of the two sizes was seen."""
+"""Separate stretches in which sizes near the cliff were seen, on each side of it."""
 _JUMP: Final = 1.25
 """Time of a step with a little more sequences over that of one with a little fewer."""
+
+
+def _often(stretches: Mapping[int, int], low: int, high: int) -> bool:
+    """Whether sizes up to a seventh below and above the cliff were seen often enough to be no chance."""
+    below = sum(count for size, count in stretches.items() if 0.86 * low <= size <= low)
+    above = sum(count for size, count in stretches.items() if high <= size <= 1.16 * high)
+    return min(below, above) >= _STRETCHES
 
 
 def batch_cliff(case: Case, facts: Facts) -> Iterator[Finding]:
@@ -217,7 +224,7 @@ def batch_cliff(case: Case, facts: Facts) -> Iterator[Finding]:
     ordered = sorted(rates)
     best: tuple[float, int, int] | None = None
     for low, high in itertools.pairwise(ordered):
-        if low < 4 or high > 1.3 * low or min(facts.stretches.get(n, 0) for n in (low, high)) < _STRETCHES:
+        if low < 4 or high > 1.3 * low or not _often(facts.stretches, low, high):
             continue
         jump = facts.step_by_rows[high] / facts.step_by_rows[low]
         if jump > _JUMP and rates[high] < 0.9 * rates[low] and (best is None or jump > best[0]):
