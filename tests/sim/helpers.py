@@ -181,6 +181,7 @@ def random_model(draw: Random) -> DeviceModel:
         per_pair=scaled(9),
         per_prompt_position=scaled(9),
         per_sequence=scaled(11),
+        settling=scaled(13) if draw.random() < 0.5 else 0,
     )
     host = HostTerms(scaled(13), scaled(11)) if draw.random() < 0.7 else HostTerms()
     return device_model(step=step, host=host, shape=SHAPE if draw.random() < 0.5 else None)

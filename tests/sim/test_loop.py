@@ -1,6 +1,7 @@
 import gc
 import tracemalloc
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
@@ -16,6 +17,7 @@ from chairlift.core.runs import Run, TokenRuns
 from chairlift.devices.memory import MemoryModel
 from chairlift.devices.model import HostTerms
 from chairlift.devices.quantities import PER_NANOSECOND
+from chairlift.devices.shape import StepShape
 from chairlift.devices.valid import ValidRange
 from chairlift.records.observer import Observer
 from chairlift.records.schema import RequestRecord, StepRecord
@@ -405,3 +407,23 @@ def test_a_departure_of_nobody_is_no_error() -> None:
     result, _ = run([arrival("r1")], others=[Departure(SECOND, "r1"), Departure(0, "nobody")])
 
     assert result.counters.finished[FinishReason.LENGTH] == 1
+
+
+def test_the_first_of_a_row_of_decodes_settles() -> None:
+    """After prompts, and after another number of rows; in a jump once, as in steps, and counted before what comes."""
+    ms = 10**6
+    base = device_model()
+    model = replace(base, step=replace(base.step, settling=3 * ms * PER_NANOSECOND))
+
+    def made(*, jump: bool) -> tuple[list[int], list[int]]:
+        arrivals = [arrival("r1", 0, answer=9), arrival("r2", 100 * ms, answer=4)]
+        result, witness = run(arrivals, runner(model=model), jump=jump)
+        return [result.ended, result.ledger.device], [
+            gap for name in ("r1", "r2") for gap in witness.requests[name].gaps
+        ]
+
+    assert made(jump=True) == made(jump=False)
+    gaps = made(jump=True)[1]
+    plain = model.device_time(StepShape.decode(1, 9))
+    assert gaps[0] == plain + 3 * ms
+    assert gaps[1] == model.device_time(StepShape.decode(1, 10))

@@ -7,6 +7,8 @@
            + link_fixed + link_per_token x tokens      communication between tensor-parallel devices
     host   = host_fixed + host_per_sequence x rows
 
+A step's time does not depend on the step before it, but for `settling`, which whoever makes the steps adds.
+
 The maximum may be replaced by a table over tokens, and the attention of one-token rows by a table over context. Both
 times are rounded down to nanoseconds in every step, and the time of n repeats of which only lengths grow is the sum of
 those roundings, found without stepping.
@@ -52,6 +54,9 @@ class StepTerms:
     """Each position whose keys and values a prompt row reads, once a row and step."""
     per_sequence: Femtoseconds = 0
     """Each row whose logits are computed."""
+    settling: Femtoseconds = 0
+    """Beside all that, the first step of decodes alone after one with prompts or with another number of rows: caches
+    and kernels are still another's. A simulated device adds it, since it knows the step before."""
     link_fixed: Femtoseconds = 0
     """Communication of a step, whatever its size: latency of all collectives."""
     link_per_token: Femtoseconds = 0

@@ -16,6 +16,7 @@ from chairlift.core.runs import TokenRuns
 from chairlift.core.work import ModelShape
 from chairlift.devices.memory import MemoryPlan
 from chairlift.devices.model import DeviceModel
+from chairlift.devices.quantities import PER_NANOSECOND
 from chairlift.devices.shape import StepShape
 from chairlift.devices.valid import Outside, RangeGuard
 from chairlift.records.gaps import GapRun, fitting
@@ -68,9 +69,11 @@ class RepeatTimes:
 
     model: DeviceModel
     shape: StepShape
+    settling: Nanoseconds = 0
+    """In the first."""
 
     def __call__(self, repeat: int, /) -> Nanoseconds:
-        return self.model.device_time(self.shape.after(repeat))
+        return self.model.device_time(self.shape.after(repeat)) + (0 if repeat else self.settling)
 
 
 @dataclass(slots=True)
@@ -92,14 +95,20 @@ class Execution:
 class _Modelled(Execution):
     model: DeviceModel
     shape: StepShape
+    settling: Nanoseconds
 
     def gaps(self) -> tuple[GapRun, ...]:
         if self.times == 1:
             return (GapRun(1, self.wall),)
-        host = self.model.host_time(self.shape)
-        return tuple(
+        model, shape, times = self.model, self.shape, self.times
+        host = model.host_time(shape)
+        first: tuple[GapRun, ...] = ()
+        if self.settling:
+            first = (GapRun(1, model.device_time(shape) + host + self.settling),)
+            shape, times = shape.after(1), times - 1
+        return first + tuple(
             run
-            for steps, start, step, divisor in self.model.repeats(self.shape, self.times)
+            for steps, start, step, divisor in model.repeats(shape, times)
             for run in fitting(GapRun(steps, host, start, step, divisor))
         )
 
@@ -119,6 +128,8 @@ class SimulatedRunner(ModelRunner):
         self.memory = memory if isinstance(memory, MemoryPlan) else None
         self.range = RangeGuard(model.valid, model.name, outside)
         self._capacity = memory.capacity if isinstance(memory, MemoryPlan) else memory
+        self._rows: int | None = None
+        """Of the step before, if it was of decodes alone."""
 
     @classmethod
     def of(
@@ -168,7 +179,7 @@ class SimulatedRunner(ModelRunner):
             OutsideValidRange: the device model was not made for such a step, and `outside` is refuse.
         """
         shape = self._checked(plan, 1)
-        return StepOutcome([TOKEN] * sum(plan.samples), self.model.device_time(shape))
+        return StepOutcome([TOKEN] * sum(plan.samples), self.model.device_time(shape) + self._settle(shape))
 
     def run(self, plan: StepPlan, most: int = 1, within: Nanoseconds | None = None) -> Execution:
         """A plan carried out up to `most` times, as horizon() allows.
@@ -183,22 +194,27 @@ class SimulatedRunner(ModelRunner):
         """
         model = self.model
         shape = StepShape.of(plan)
-        times = most
+        times, settling = most, self._settle(shape)
         if most > 1 and within is not None:
-            times = min(most, model.steps_within(shape, within - 1, most) + 1)
+            times = min(most, model.steps_within(shape, within - 1 - settling, most) + 1)
         self._check(shape, times)
-        device_time = model.device_time(shape, times)
+        device_time = model.device_time(shape, times) + settling
         wall = device_time + model.host_time(shape, times)
         samples = sum(plan.samples)
         if times == 1:
-            return _Modelled(1, StepOutcome([TOKEN] * samples, device_time), wall, model, shape)
+            return _Modelled(1, StepOutcome([TOKEN] * samples, device_time), wall, model, shape, settling)
         tokens = TokenRuns.constant(TOKEN, samples * times)
-        outcome = StepOutcome(tokens, device_time, times=RepeatTimes(model, shape))
-        return _Modelled(times, outcome, wall, model, shape)
+        outcome = StepOutcome(tokens, device_time, times=RepeatTimes(model, shape, settling))
+        return _Modelled(times, outcome, wall, model, shape, settling)
 
     def ready(self, now: Nanoseconds) -> Nanoseconds:
         """When the next plan is made, after a commit or an event at `now`: at once."""
         return now
+
+    def _settle(self, shape: StepShape) -> Nanoseconds:
+        """What this step takes beside its own time, on account of the one before it. See StepTerms.settling."""
+        before, self._rows = self._rows, None if shape.prompts else shape.rows
+        return 0 if shape.prompts or before == shape.rows else self.model.step.settling // PER_NANOSECOND
 
     def _checked(self, plan: StepPlan, times: int) -> StepShape:
         shape = StepShape.of(plan)

@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,9 @@ def loaded(truth: SimulatedRunner) -> LoadedModel:
 @pytest.fixture(scope="module")
 def calibration() -> Calibration:
     """Of the toy device."""
-    return asyncio.run(calibrate(loaded(runner(256, model=device_model(shape=SHAPE))), rounds=7))
+    device = device_model(shape=SHAPE)
+    device = replace(device, step=replace(device.step, settling=5 * 10**12))
+    return asyncio.run(calibrate(loaded(runner(256, model=device)), rounds=7))
 
 
 def test_a_device_is_found_again_from_its_steps(calibration: Calibration) -> None:
@@ -56,6 +59,7 @@ def test_a_device_is_found_again_from_its_steps(calibration: Calibration) -> Non
     for shape in shapes:
         assert found.device_time(shape) == pytest.approx(truth.device_time(shape), rel=0.02), shape.describe()
     assert calibration.fit.errors["all"].left_out < 0.02
+    assert found.step.settling == 5 * 10**12
 
 
 def test_it_says_where_when_and_how_well(calibration: Calibration) -> None:

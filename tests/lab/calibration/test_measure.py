@@ -68,6 +68,7 @@ def test_the_first_decode_of_a_row_does_not_count() -> None:
 
     measured = measure(StepTimer(Settling(), BatchSampler(), 4), [DECODE], rounds=2)
     assert measured.samples[0].times == (120, 120)
+    assert measured.settling == (780, 780)
 
 
 def test_measuring_goes_on_where_it_ended() -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from chairlift.core.errors import ConfigError
 from chairlift.core.work import ModelShape
 from chairlift.devices.model import DeviceModel
+from chairlift.devices.quantities import PER_NANOSECOND
 from chairlift.devices.shape import StepShape
 from chairlift.records.schema import StepRecord
 
@@ -58,6 +59,7 @@ def against_run(model: DeviceModel, steps: Iterable[StepRecord]) -> AgainstRun:
     if model.shape is None:
         raise ConfigError(f"{model.name} has no [shape]: what its steps were cannot be told from their records.")
     times = {False: [0, 0, 0], True: [0, 0, 0]}
+    rows: int | None = None
     for step in steps:
         if step.repeats != 1:
             raise ConfigError(f"step {step.step} stands for {step.repeats} steps: take the records of an engine.")
@@ -66,6 +68,9 @@ def against_run(model: DeviceModel, steps: Iterable[StepRecord]) -> AgainstRun:
         found[0] += 1
         found[1] += step.device_time
         found[2] += model.device_time(shape)
+        if not shape.prompts and shape.rows != rows:
+            found[2] += model.step.settling // PER_NANOSECOND
+        rows = None if shape.prompts else shape.rows
     decodes, prompts = (StepsMet(count, real / 1e9, ours / 1e9) for count, real, ours in times.values())
     return AgainstRun(decodes, prompts)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -14,6 +15,7 @@ from chairlift.devices.fit import Fit, fit_host, fit_step
 from chairlift.devices.fit_curve import SHARP, SMOOTH, fit_curve
 from chairlift.devices.memory import MemoryModel
 from chairlift.devices.model import DeviceModel, Provenance
+from chairlift.devices.quantities import Femtoseconds, femtoseconds
 from chairlift.devices.samples import Sample
 from chairlift.devices.valid import ValidRange
 from chairlift.engine.loader import LoadedModel
@@ -131,7 +133,7 @@ def describe(
             errors=fit.left_out_errors,
             notes=tuple(notes),
         ),
-        step=fit.step,
+        step=replace(fit.step, settling=_settling(measured)),
         host=fit_host(host),
         valid=_range(measured.samples),
         memory=memory,
@@ -152,6 +154,11 @@ def fit_forms(samples: Sequence[Sample]) -> dict[str, Fit]:
         "curve": fit_curve(line.kept, line.outliers, smooth=SHARP),
         "smooth curve": fit_curve(line.kept, line.outliers, smooth=SMOOTH),
     }
+
+
+def _settling(measured: Measured) -> Femtoseconds:
+    """By the median; a device that has nothing of the kind shows as much less as more."""
+    return max(0, femtoseconds(statistics.median(measured.settling) * 1e-9)) if measured.settling else 0
 
 
 def _range(samples: Sequence[Sample]) -> ValidRange:

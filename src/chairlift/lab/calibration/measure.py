@@ -27,6 +27,8 @@ class Measured:
     samples: tuple[Sample, ...]
     skipped: tuple[Probe, ...]
     """The pool does not hold them."""
+    settling: tuple[Nanoseconds, ...] = ()
+    """By how much the first decode of each row of decodes took longer than those after it."""
 
 
 def measure(
@@ -59,20 +61,23 @@ def measure(
     if not fitting:
         raise ConfigError("the KV pool holds none of the steps to be measured: raise --num-kv-blocks.")
     times: dict[Probe, list[Nanoseconds]] = {probe: [] for probe in fitting}
+    settling: list[Nanoseconds] = []
     turns = range(first or -1, first + rounds)
     order, done, total = list(fitting), 0, len(turns) * len(fitting)
     for turn in turns:
         random.Random(f"{seed} {turn}").shuffle(order)
         for probe in order:
             # The round that does not count has sizes that do not come again.
-            time = _once(timer, probe if turn < 0 else jittered(probe, turn))
+            found = _in_a_row(timer, probe if turn < 0 else jittered(probe, turn))
             done += 1
             if turn >= 0:
-                times[probe].append(time)
+                settled = round(statistics.median(found[1:] or found))
+                times[probe].append(settled)
+                settling += [found[0] - settled] if len(found) > 1 else []
             if show is not None:
                 show(done, total)
     samples = tuple(Sample(probe.shape(), tuple(times[probe]), probe.term) for probe in fitting)
-    return Measured(samples, tuple(probe for probe in wanted if probe not in times))
+    return Measured(samples, tuple(probe for probe in wanted if probe not in times), tuple(settling))
 
 
 def joined(parts: Sequence[Measured]) -> Measured:
@@ -81,12 +86,10 @@ def joined(parts: Sequence[Measured]) -> Measured:
         replace(several[0], times=tuple(time for one in several for time in one.times))
         for several in zip(*(part.samples for part in parts), strict=True)
     )
-    return Measured(tuple(samples), parts[0].skipped)
+    settling = tuple(time for part in parts for time in part.settling)
+    return Measured(tuple(samples), parts[0].skipped, settling)
 
 
-def _once(timer: StepTimer, probe: Probe) -> Nanoseconds:
+def _in_a_row(timer: StepTimer, probe: Probe) -> list[Nanoseconds]:
     """A prompt comes after steps of other shapes; decodes come in rows."""
-    if probe.term != "decode":
-        return timer.time(probe)
-    _, *times = (timer.time(probe) for _ in range(BURST))
-    return round(statistics.median(times))
+    return [timer.time(probe) for _ in range(BURST if probe.term == "decode" else 1)]
