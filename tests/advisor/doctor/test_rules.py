@@ -122,7 +122,7 @@ def test_every_version_fact_has_a_source_and_a_symptom() -> None:
     """The data file is whole."""
     for one in version.changes():
         assert one.source.startswith("https://")
-        assert one.symptom in ("preemptions", "queue", "memory", "any")
+        assert one.symptom in ("preemptions", "queue", "memory", "stutter", "any")
         assert one.what
         assert one.advice
 

@@ -28,7 +28,7 @@ from chairlift.advisor.evaluate.targets import Targets
 from chairlift.advisor.tune.space import Space
 from chairlift.core.errors import ConfigError
 
-TRIALS: Final = 80
+TRIALS: Final = 60
 """Simulations of a search, unless told otherwise."""
 BATCH: Final = 4
 """Trials asked for before the first of them is told. Fixed, so that cores do not change the result."""

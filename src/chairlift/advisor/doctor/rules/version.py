@@ -27,7 +27,7 @@ class Changed:
     before: str
     """Versions before this one have what is said."""
     symptom: str
-    """preemptions, queue, memory, or any."""
+    """preemptions, queue, memory, stutter, or any."""
     what: str
     advice: str
     source: str
@@ -63,6 +63,8 @@ def _shown(symptom: str, facts: Facts) -> bool:
         return (facts.waiting_mean or 0) >= 1
     if symptom == "memory":
         return (facts.kv_peak or 0) > 0.9
+    if symptom == "stutter":
+        return facts.itl_p50 is not None and facts.itl_p99 is not None and facts.itl_p99 > 3 * facts.itl_p50
     return symptom == "any"
 
 
