@@ -150,6 +150,16 @@ def test_an_unknown_framework_is_refused_with_the_closest() -> None:
     assert len(framework_names()) == 8
 
 
+def test_what_is_lost_is_shown_as_a_person_would_write_it() -> None:
+    """Durations with a unit, lists with commas."""
+    config = SchedulerConfig(policy="dynamic", preferred_batch_sizes=(2, 4), max_queue_delay=10_000_000)
+    flags = flags_for("tf-serving", config)
+
+    assert {one.value for one in flags.unexpressed if one.setting == "preferred_batch_sizes"} == {"2,4"}
+    wished = flags_for("vllm", SchedulerConfig(target_itl=25_000_000)).unexpressed
+    assert [one.value for one in wished] == ["25ms"]
+
+
 def test_as_plain_values() -> None:
     """With version, reason and source."""
     told = flags_for("sglang", CONTINUOUS).to_json()

@@ -59,7 +59,7 @@ def test_the_report_says_why_and_what_is_lost() -> None:
 
     assert "vLLM 0.20.0 (the table was checked with 0.32.0)" in text
     assert "cannot be said:" in text
-    assert "--target-itl 50000000: steps are bounded by tokens" in text
+    assert "--target-itl 50ms: steps are bounded by tokens" in text
     assert all(one.startswith("https://docs.vllm.ai") for one in sources(said))
 
 

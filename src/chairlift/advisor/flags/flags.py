@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from chairlift.advisor.flags.convert import CONVERSIONS, SWITCHES, WORDS, CannotConvert, plain
+from chairlift.advisor.flags.convert import CONVERSIONS, SWITCHES, WORDS, CannotConvert
 from chairlift.advisor.flags.mapping import Entry, Framework, Place, frameworks
 from chairlift.advisor.flags.settings import MemorySettings, Settings
 from chairlift.core.config import SchedulerConfig, flag
@@ -19,6 +19,9 @@ ALIASES: Final = {
     "llamacpp": "llama.cpp",
     "tfs": "tf-serving",
 }
+
+
+_DURATIONS: Final = ("max_wait", "max_queue_delay", "target_itl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,16 +143,16 @@ def _say(
         try:
             written = _flag(entry, value, settings)
         except CannotConvert as error:
-            lost.append(Unexpressed(name, plain(value), str(error), entry.source))
+            lost.append(Unexpressed(name, _shown(name, value, settings), str(error), entry.source))
         else:
             if written is not None:
                 flags.append(written)
     if entries and not there and value is not None and value not in entries[0].omit:
         since = entries[0].since or "another version"
         why = f"{framework.title} {version} has no {entries[0].name}; it came with {since}"
-        lost.append(Unexpressed(name, plain(value), why, entries[0].source))
+        lost.append(Unexpressed(name, _shown(name, value, settings), why, entries[0].source))
     lost += [
-        Unexpressed(name, plain(value), lack.why, lack.source)
+        Unexpressed(name, _shown(name, value, settings), lack.why, lack.source)
         for lack in framework.lacks
         if lack.setting == name
         and (not lack.policies or policy in lack.policies)
@@ -176,6 +179,12 @@ def _flag(entry: Entry, value: Any, settings: Settings) -> Flag | None:
 
 def _of(entry: Entry, name: str, value: str) -> Flag:
     return Flag(entry.setting, name, value, entry.place, entry.reason, entry.source)
+
+
+def _shown(setting: str, value: Any, settings: Settings) -> str:
+    """A value for people: durations with a unit, sizes and lists as they are given."""
+    kind = "duration" if setting in _DURATIONS else "commas" if isinstance(value, tuple) else "same"
+    return CONVERSIONS[kind](value, settings)
 
 
 def _with_reason(one: Flag, why: str | None) -> Flag:
