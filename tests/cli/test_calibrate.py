@@ -5,6 +5,8 @@ import pytest
 
 from chairlift.cli.main import main
 from chairlift.devices.file import load_device_model
+from tests.lab.calibration.test_calibrate import loaded
+from tests.sim.helpers import device_model, runner
 
 TABLE = Path(__file__).parents[1] / "devices" / "fixtures" / "splitwise_excerpt.csv"
 
@@ -19,6 +21,47 @@ def test_a_table_becomes_device_models(tmp_path: Path, capsys: pytest.CaptureFix
     assert {Path(name) for name in told["written"]} == set((tmp_path / "models").iterdir())
     for name in told["written"]:
         assert load_device_model(Path(name)).provenance.kind == "fitted to a table"
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine whose device is itself a model, in a folder of its own."""
+    monkeypatch.setattr("chairlift.engine.loader.load_model", lambda _: loaded(runner(256, model=device_model())))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_machine_becomes_a_device_model(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Errors by kind of step, the host, the range; and the file, which can be simulated on."""
+    assert main(["calibrate", "m.gguf", "--rounds", "2"]) == 0
+    text = capsys.readouterr().out
+
+    for said in ("decode", "prefill", "mixed", "left out, by form", "host:", "settling:", "8 rows in a step"):
+        assert said in text
+    assert text.splitlines()[-1] == "written: tiny.toml; use it as sim:tiny.toml"
+    assert load_device_model(machine / "tiny.toml").provenance.kind == "calibrated"
+    load = ["--set", "arrivals=burst", "arrivals.size=4", "prompt=20", "output=5"]
+    assert main(["simulate", "--device", "tiny.toml", *load, "--num-kv-blocks", "64"]) == 0
+
+
+@pytest.mark.usefixtures("machine")
+def test_all_that_was_measured_is_there_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every repeat of every step, the host's times, the errors of every form."""
+    assert main(["calibrate", "m.gguf", "--rounds", "2", "--json", "--out", "mine.toml"]) == 0
+    told = json.loads(capsys.readouterr().out)
+
+    assert told["file"] == "mine.toml"
+    assert set(told["errors"]) == {"floor and line", "curve", "smooth curve"}
+    assert told["form"] in told["errors"]
+    assert {len(one["times_ns"]) for one in told["samples"]} == {2}
+    assert 1 in {one["rows"] for one in told["host_ns"]} <= {1, 2, 4, 8}  # so fast a device may be done with the first
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_device_model_is_a_toml_file(capsys: pytest.CaptureFixture[str]) -> None:
+    """Another name is refused."""
+    assert main(["calibrate", "m.gguf", "--out", "mine.json"]) == 2
+    assert "ends in .toml" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,7 @@ def _lines(found: Calibration, out: Path) -> Iterator[str]:
     yield ""
     host = model.host
     yield f"host: {host.fixed / 1e9:.0f} us and {host.per_sequence / 1e9:.1f} us a sequence between two steps"
+    yield f"settling: the first of a row of decodes takes {model.step.settling / 1e12:.2f} ms longer than the next"
     valid = model.valid
     yield (
         f"holds to {valid.tokens:,} tokens and {valid.rows:,} rows in a step, {valid.context:,} positions of a "
@@ -138,6 +139,7 @@ def _as_json(found: Calibration, out: Path) -> dict[str, Any]:
     return {
         "file": str(out),
         "form": found.form,
+        "settling_ns": list(found.measured.settling),
         "errors": {name: _errors(fit) for name, fit in found.fits.items()},
         "outliers": list(found.fit.outliers),
         "noisy": list(found.fit.noisy),
