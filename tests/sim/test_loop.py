@@ -427,3 +427,36 @@ def test_the_first_of_a_row_of_decodes_settles() -> None:
     plain = model.device_time(StepShape.decode(1, 9))
     assert gaps[0] == plain + 3 * ms
     assert gaps[1] == model.device_time(StepShape.decode(1, 10))
+
+
+class Requests(Observer):
+    """Wants nothing but requests."""
+
+    def __init__(self) -> None:
+        self.records: list[RequestRecord] = []
+
+    def on_request(self, record: RequestRecord) -> None:
+        self.records.append(record)
+
+
+@given(SEEDS)
+@settings(max_examples=20)
+def test_whoever_wants_only_requests_sees_the_same_ones(seed: int) -> None:
+    """Whether somebody beside it wants steps, for whom alone they are recorded, or not."""
+    draw = Random(seed)
+    setup = random_setup(seed)
+    model, span = random_model(draw), 10**8
+    arrivals, others = random_arrivals(draw, setup, span), random_others(draw, setup, span)
+
+    def seen(*beside: Observer) -> tuple[list[RequestRecord], int]:
+        alone = Requests()
+        device = SimulatedRunner(model, setup.capacity)
+        try:
+            result = simulate(setup.config, device, OpenLoop(arrivals, others), observers=[alone, *beside])
+        except EngineUnhealthy:
+            return alone.records, 0
+        return alone.records, result.ended
+
+    witness = Witness()
+    assert seen() == seen(witness)
+    assert list(witness.requests.values()) == seen()[0]
