@@ -42,6 +42,7 @@ async def mixed(study: Study) -> None:
         "name=one-to-five arrivals=burst arrivals.size=8 prompt=uniform prompt.min=48 prompt.max=64 output=bimodal "
         f"output.short={short} output.long={long} output.ratio=1:1 output.order=cycle"
     )
+    study.at_most(512)
     runs = await _under_policies(study, load)
     ends = {name: _finish_times(several) for name, several in runs.items()}
     study.table(

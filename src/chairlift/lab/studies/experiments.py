@@ -24,6 +24,7 @@ async def baseline(study: Study) -> None:
         ConfigError, Interrupted: as Study.run.
     """
     prompt, output = (64, 32) if study.quick else (256, 64)
+    study.at_most(512)
     run = await study.run("alone", f"name=alone {_users(1)} prompt={prompt} output={output} count=11 warmup_requests=1")
     traces = sorted((trace for trace in run.result.traces if trace.ok and not trace.warmup), key=lambda t: t.index)
     firsts = [(trace.first_content - trace.scheduled) / 1e9 for trace in traces if trace.first_content is not None]
@@ -82,6 +83,7 @@ async def uniform(study: Study) -> None:
     """
     prompt, output = (64, 32) if study.quick else (128, 64)
     rounds = 2 if study.quick else 4
+    study.at_most(512)
     runs: dict[int, Measured] = {}
     for users in (1, 4, 8):
         load = f"name=even-{users} {_users(users)} prompt={prompt} output={output} count={rounds * users}"

@@ -44,6 +44,7 @@ async def myths(study: Study) -> None:
             f"each of the myths is a pair of settings, and {study.subject.name} is a server with settings of its own: "
             "give the model itself as TARGET, or sim:DEVICE/MODEL."
         )
+    study.at_most(1024)
     rows: list[tuple[Cell, ...]] = []
     rows += await always_faster(study)
     rows += await bigger_is_better(study)

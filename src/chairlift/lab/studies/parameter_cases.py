@@ -25,6 +25,12 @@ class Case:
     """With it, and what its load needs beside."""
 
 
+def largest(study: Study) -> Settings:
+    """What room is made for once, before any block is counted."""
+    step = 512 if study.quick else 832
+    return {"policy": "continuous", "max_num_seqs": 48, "max_num_batched_tokens": step, "max_model_len": 1024}
+
+
 def groups(study: Study) -> list[tuple[str, list[Case]]]:
     """Cases by the load that they run on."""
     small = study.quick
@@ -39,7 +45,7 @@ def groups(study: Study) -> list[tuple[str, list[Case]]]:
         f"prompt.ratio=3:1 prompt.order=cycle output={16 if small else 32}"
     )
     base = {"policy": "continuous"}
-    seqs = base | {"max_num_batched_tokens": 512}
+    seqs = base | {"max_num_batched_tokens": 512, "max_model_len": 512}
     tokens = base | {"max_num_seqs": 8, "max_model_len": long + 64}
     whole = long + 64
     pool = base | {"num_kv_blocks": _blocks(study, 1024), "max_num_batched_tokens": 512}

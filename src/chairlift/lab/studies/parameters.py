@@ -12,7 +12,7 @@ from chairlift.lab.loads.schedule import Schedule
 from chairlift.lab.measured import Measured
 from chairlift.lab.studies.child import attempt
 from chairlift.lab.studies.folder import Cell, Column
-from chairlift.lab.studies.parameter_cases import SHARES, Case, groups
+from chairlift.lab.studies.parameter_cases import SHARES, Case, groups, largest
 from chairlift.lab.studies.study import Study
 from chairlift.lab.studies.words import number, percent, seconds
 from chairlift.lab.subjects import ModelSubject, Settings
@@ -106,6 +106,8 @@ async def parameters(study: Study) -> None:
             f"a parameter can only be tried by changing it, and {study.subject.name} is a server with settings of its "
             "own: give the model itself as TARGET, or sim:DEVICE/MODEL."
         )
+    study.at_most(1024)
+    study.subject.prepare([study.settings | dict(largest(study))])
     several = groups(study)
     study.subject.prepare([study.settings | dict(one.settings) for _, cases in several for one in cases])
     tried: list[Tried] = []

@@ -122,6 +122,13 @@ class Study:
         """The scheduler's settings of a run; None where the target does not say."""
         return self.subject.config(measured.settings)
 
+    def at_most(self, tokens: int) -> None:
+        """No request of this study is longer: where nobody gave a max_model_len, all runs have this one, so that no
+        time goes into a KV pool for sequences that never come.
+        """
+        if self.subject.settable and "max_model_len" not in self.subject.given:
+            self.settings.setdefault("max_model_len", tokens)
+
     def own_policy(self) -> str | None:
         """The policy that the user's settings have; None where the target does not say."""
         config = self.subject.config(self.settings)

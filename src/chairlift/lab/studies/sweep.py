@@ -34,6 +34,7 @@ async def sweep(study: Study) -> None:
     Raises:
         ConfigError, Interrupted: as Study.run.
     """
+    study.at_most(256)
     await concurrency(study)
     if study.subject.settable:
         await variance(study)
