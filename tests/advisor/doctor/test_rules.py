@@ -150,21 +150,24 @@ def test_gain_of_twice_is_read_from_the_steps(steps: dict[int, float], gain: flo
 
 def test_a_stutter_that_prompts_do_not_explain_is_not_laid_to_them() -> None:
     """The p99 is high, and steps with prompts are as short as those without."""
-    stutter = Facts(itl_p50=0.03, itl_p99=0.15, decode_step=0.03, mixed_step=0.036, mixed_steps=50)
+    stutter = Facts(itl_p50=0.05, itl_p99=0.25, decode_step=0.05, mixed_step=0.06, mixed_steps=50)
 
     assert found(continuous.prefill_interference, stutter) == []
-    [finding] = found(continuous.prefill_interference, replace(stutter, mixed_step=0.15))
+    [finding] = found(continuous.prefill_interference, replace(stutter, mixed_step=0.25))
     assert finding.confidence is Confidence.SURE
-    [server] = found(continuous.prefill_interference, Facts(itl_p50=0.03, itl_p99=0.15))
+    [server] = found(continuous.prefill_interference, Facts(itl_p50=0.05, itl_p99=0.25))
     assert server.confidence is Confidence.POSSIBLE
 
 
 def test_a_stutter_that_nobody_notices_is_none() -> None:
-    """Five times the median is 50 ms here; a stall of 0.3 s in every second answer is noticed below the p99."""
+    """Five times the median is 50 ms here; ten times and 0.1 s is an explosion. A stall of 0.3 s in every second answer
+    is noticed below the p99.
+    """
     quick = Facts(itl_p50=0.01, itl_p99=0.05, decode_step=0.01, mixed_step=0.05, mixed_steps=50)
     rare = replace(quick, itl_p99=0.012, mixed_step=0.3, stalls=0.005, output_mean=120.0)
 
     assert found(continuous.prefill_interference, quick) == []
+    assert len(found(continuous.prefill_interference, replace(quick, itl_p99=0.11))) == 1
     assert [one.rule for one in found(continuous.prefill_interference, rare)] == ["prefill_interference"]
     assert found(continuous.prefill_interference, replace(rare, output_mean=20.0)) == []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from chairlift.advisor.doctor.case import Case
@@ -54,6 +54,26 @@ class Diagnosis:
         }
 
 
+EXPLAIN_A_QUEUE: Final = frozenset(
+    {
+        "batch_cliff",
+        "budget_too_small",
+        "host_bound",
+        "kv_too_small",
+        "padding_waste",
+        "preemption_thrash",
+        "preferred_size_caps",
+        "prompts_held_back",
+        "reservation_too_large",
+        "sharing_off",
+        "slots_short",
+        "straggler_waste",
+    }
+)
+"""Causes of a queue that can be cured by a setting: where one of them holds, overload is its consequence."""
+_EXPLAINED: Final = 0.2
+
+
 def diagnose(case: Case, facts: Facts | None = None) -> Diagnosis:
     """Ask every rule.
 
@@ -63,6 +83,8 @@ def diagnose(case: Case, facts: Facts | None = None) -> Diagnosis:
     """
     known = facts_of(case) if facts is None else facts
     found = [finding for rule in RULES for finding in rule(case, known)]
+    if {one.rule for one in found} & EXPLAIN_A_QUEUE:
+        found = [replace(one, weight=_EXPLAINED * one.weight) if one.rule == "overload" else one for one in found]
     found.sort(key=lambda one: (one.note, -one.weight, one.stage))
     return Diagnosis(case, known, symptoms(known), tuple(found), tuple(rule.__name__ for rule in RULES))
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-STALL: Final = 0.1
+STALL: Final = 0.2
 """s: a pause that a reader notices."""
 SOON: Final = 0.15
 """Of a batch's duration: who comes within this would have cost less to wait for than it costs to miss it. Of requests
@@ -69,7 +69,7 @@ class Facts:
     itl_p50: float | None = None
     itl_p99: float | None = None
     stalls: float | None = None
-    """Times between tokens of three medians and a tenth of a second or more / all."""
+    """Times between tokens of three medians and STALL or more / all."""
     decode_step: float | None = None
     """Median of steps without prompt tokens."""
     mixed_step: float | None = None

@@ -183,7 +183,7 @@ def overload(case: Case, facts: Facts) -> Iterator[Finding]:
                 else ()
             ),
         ),
-        weight=0.35,
+        weight=max(0.35, 0.95 * (facts.queue_mean or 0.0) / (facts.end_to_end_mean or 1.0)),
         confidence=Confidence.LIKELY if facts.busy is not None else Confidence.POSSIBLE,
         advice="Serve less per replica, add one, or refuse early (--max-queued-requests); settings alone will not do.",
     )

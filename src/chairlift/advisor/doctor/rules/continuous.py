@@ -75,8 +75,10 @@ def gain_of_twice(steps: Mapping[int, float], rows: int) -> float | None:
 
 
 _STUTTER: Final = 3.0
-"""Times the median from which the 99th percentile between tokens is an explosion, if a reader can notice it."""
-_STALLS: Final = "times between tokens of three medians and 0.1 s or more"
+"""Times the median from which the 99th percentile between tokens is an explosion, if a reader can notice it (STALL)."""
+_EXPLOSION: Final = 8.0
+"""Times the median from which it is one at half of that, too."""
+_STALLS: Final = "times between tokens of three medians and 0.2 s or more"
 _SEEN: Final = 0.5
 """Stalls in an answer of mean length from which they are worth a finding, however high the percentile is."""
 
@@ -85,7 +87,8 @@ def prefill_interference(case: Case, facts: Facts) -> Iterator[Finding]:
     """High utilisation and an exploding p99 between tokens: too much prefill in a step."""
     if not _continuous(case) or facts.itl_p50 is None or facts.itl_p99 is None:
         return
-    explodes = facts.itl_p99 >= _STUTTER * facts.itl_p50 and facts.itl_p99 >= STALL
+    times = facts.itl_p99 / facts.itl_p50 if facts.itl_p50 else 0.0
+    explodes = (times >= _STUTTER and facts.itl_p99 >= STALL) or (times >= _EXPLOSION and facts.itl_p99 >= STALL / 2)
     stalls = (facts.stalls or 0.0) * (facts.output_mean or 0.0)
     if not explodes and stalls < _SEEN:
         return
