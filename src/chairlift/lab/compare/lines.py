@@ -84,7 +84,8 @@ def write(study: Study, comparison: Comparison) -> None:
 def comparison_lines(study: Study, comparison: Comparison) -> Iterator[str]:
     """For the terminal."""
     described = comparison.described
-    yield f"{comparison.load.name or 'the load'}, {_rounds(comparison)} of each policy"
+    name = comparison.load.name or "the load"
+    yield f"{name}, {_rounds(comparison)} of each policy, each round on a draw of its own like this one:"
     yield described.table()
     yield ""
     policies = [one.policy for one in comparison.contenders]

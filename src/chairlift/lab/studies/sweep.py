@@ -17,7 +17,7 @@ from chairlift.lab.measured import Measured
 from chairlift.lab.statistics import METHOD, Ratio, paired_ratio
 from chairlift.lab.studies.folder import Cell, Column
 from chairlift.lab.studies.study import Study, policy_settings, take_turns
-from chairlift.lab.studies.verdicts import binding_constraint, elasticity
+from chairlift.lab.studies.verdicts import binding_constraint, elasticity, starved
 from chairlift.lab.studies.words import number, seconds
 
 BEND: Final = 0.5
@@ -152,7 +152,7 @@ def _say_bend(study: Study, runs: Mapping[int, Measured], bent: int | None) -> N
         f"It bends at {bent}: going on to {following} users multiplies output by "
         f"{number((after.tokens_per_second or 0) / (before.tokens_per_second or 1))} and the time between tokens by "
         f"{_times(after.figure('time_between_tokens', 50), before.figure('time_between_tokens', 50))}. There, "
-        f"{binding_constraint(after, study.config(after))}."
+        f"{binding_constraint(after, study.config(after))}{starved(before, after)}."
     )
     for count, run in ((counts[0], first), (counts[-1], last)):
         engine = run.engine
