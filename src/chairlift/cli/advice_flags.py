@@ -42,8 +42,14 @@ _LIMITS: Final = {
 }
 
 
-def add_advice_flags(parser: Parser, objectives: tuple[str, ...]) -> None:
-    """All of them, and the settings that the user decides himself."""
+def add_advice_flags(parser: Parser, objectives: tuple[str, ...], margin: float) -> None:
+    """All of them, and the settings that the user decides himself.
+
+    Args:
+        parser: of the command.
+        objectives: what can be asked to be best.
+        margin: of limits, by default.
+    """
     load = add_load_flags(parser)
     add_flag(
         load, "trace", PATH, "A recorded trace (Azure, Mooncake, BurstGPT, Bailian, or time_s, prompt_tokens, ...)."
@@ -67,6 +73,7 @@ def add_advice_flags(parser: Parser, objectives: tuple[str, ...]) -> None:
     )
     for name, doc in _LIMITS.items():
         add_flag(wanted, name, DURATION, doc)
+    add_flag(wanted, "margin", NUMBER, "Share of each limit that must be left in the simulation.", margin)
     much = parser.add_argument_group("how much is tried")
     add_flag(much, "requests", WHOLE, "Most requests of a round.", 400)
     add_flag(much, "rounds", WHOLE, "Rounds: seeds of a load that is drawn, stretches of a trace.", 3)
@@ -89,11 +96,12 @@ class Asked:
     """What nobody said."""
 
 
-def read_question(arguments: argparse.Namespace, *, capacity: bool = False) -> Asked:
+def read_question(arguments: argparse.Namespace, margin: float, *, capacity: bool = False) -> Asked:
     """What is asked.
 
     Args:
         arguments: from the flags.
+        margin: of limits, by default.
         capacity: a load with a rate and limits asks how much of it can be taken, unless another target is named.
 
     Raises:
@@ -125,7 +133,7 @@ def read_question(arguments: argparse.Namespace, *, capacity: bool = False) -> A
         objective = default_objective(waits_for_the_target=load.waits_for_the_target, limits=bool(limits))
         if capacity and limits and load.has_a_rate:
             objective = CAPACITY
-    targets = Targets(objective, **limits)
+    targets = Targets(objective, **limits, margin=given.get("margin", margin if limits else 0.0))
     if "target" not in given:
         assumed.append(f"to be best: {targets.words} (--target)")
     names = {one.name for part in (SchedulerConfig, SimulatorSettings) for one in fields(part)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import Final
 
 from chairlift.cli.advice_flags import Progress, add_advice_flags, framework_lines, read_question
 from chairlift.cli.flags import add_flag
@@ -11,13 +12,16 @@ from chairlift.cli.main import FOUND, OK
 from chairlift.cli.parser import Parser
 from chairlift.cli.units import NUMBER
 
+_MARGIN: Final = 0.0
+"""Policies are compared as they are."""
+
 
 def configure(parser: Parser) -> None:
     """Load, device, targets, and how far a simpler policy may be from continuous."""
     from chairlift.advisor.evaluate.targets import OBJECTIVES
 
     add_flag(parser, "within", NUMBER, "A simpler policy may be worse than continuous by this share.", 0.05)
-    add_advice_flags(parser, OBJECTIVES)
+    add_advice_flags(parser, OBJECTIVES, _MARGIN)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -32,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     from chairlift.advisor.evaluate.pool import Pool
     from chairlift.lab.targets.simulated import trust
 
-    asked = read_question(arguments)
+    asked = read_question(arguments, _MARGIN)
     progress = Progress()
     try:
         with Pool(getattr(arguments, "workers", None), progress) as pool:

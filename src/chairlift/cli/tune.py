@@ -8,7 +8,7 @@ import sys
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from chairlift.cli.advice_flags import Asked, Progress, add_advice_flags, framework_lines, read_question
 from chairlift.cli.flags import add_flag
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from chairlift.advisor.tune.order import Walk
     from chairlift.advisor.tune.verify import Verified
 
+_MARGIN: Final = 0.1
+"""Settings that use up a limit in the simulator break it on a device that is a little slower."""
+
 
 def configure(parser: Parser) -> None:
     """Policy, load, device, limits, how long to search, whether to walk and to verify."""
@@ -30,7 +33,7 @@ def configure(parser: Parser) -> None:
 
     add_flag(parser, "policy", choice(POLICIES), "The policy whose settings are sought.", "continuous")
     search = parser.add_argument_group("search")
-    add_flag(search, "trials", WHOLE, "Simulations of the search.", 80)
+    add_flag(search, "trials", WHOLE, "Simulations of the search.", 60)
     add_flag(search, "seed", WHOLE, "Of the search and of the order in which it is verified.", 0)
     add_flag(search, "storage", PATH, "Keep trials in this file; a second search goes on where the first ended.")
     parser.add_argument("--explain", action="store_true", help="walk through the order in which to tune by hand, too")
@@ -38,7 +41,7 @@ def configure(parser: Parser) -> None:
     add_flag(check, "verify", TEXT, "Run the best three and the defaults on this: a model, or sim:DEVICE/MODEL.")
     add_flag(check, "repeats", WHOLE, "Runs of each on it.", 3)
     add_flag(check, "keep", PATH, "The folder that keeps those runs.", Path("runs"))
-    add_advice_flags(parser, (*OBJECTIVES, CAPACITY))
+    add_advice_flags(parser, (*OBJECTIVES, CAPACITY), _MARGIN)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -67,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     policy = given.get("policy", "continuous")
     budget = Budget(**{name: given[name] for name in ("trials", "seed", "storage") if name in given})
-    asked = read_question(arguments, capacity="verify" not in given)
+    asked = read_question(arguments, _MARGIN, capacity="verify" not in given)
     progress = Progress()
     walked: Walk | None = None
     try:

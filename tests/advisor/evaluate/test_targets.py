@@ -88,6 +88,18 @@ def test_reached_tells_value_and_limit_with_its_flag() -> None:
     assert two.ratio == float("inf")
 
 
+def test_a_margin_tightens_every_limit() -> None:
+    """Those of percentiles and those of each request alike; the limit itself is told as it was given."""
+    loose, tight = Targets(e2e_p99=1600 * MS), Targets(e2e_p99=1600 * MS, margin=0.1)
+    (one,) = tight.reached(FIGURES)
+
+    assert loose.meets(outcome())
+    assert not tight.meets(outcome())
+    assert one.limit == 1.6
+    assert tight.per_request is not None
+    assert tight.per_request.end_to_end == 1440 * MS
+
+
 def test_streams_are_needed_where_somebody_looks_at_tokens() -> None:
     """Not for whole answers."""
     assert Targets(ttft_p99=MS).needs_streams
@@ -101,9 +113,10 @@ def test_streams_are_needed_where_somebody_looks_at_tokens() -> None:
         ("speed", {}, "--target is 'speed'"),
         ("goodput", {}, "needs limits"),
         ("throughput", {"itl_p99": 0}, "--itl-p99 is 0"),
+        ("throughput", {"margin": 1.0}, "--margin is 1"),
     ],
 )
-def test_targets_that_cannot_be_are_refused(objective: str, limits: dict[str, int], words: str) -> None:
+def test_targets_that_cannot_be_are_refused(objective: str, limits: dict[str, Any], words: str) -> None:
     """With the flag."""
     with pytest.raises(ConfigError, match=words):
         Targets(objective, **limits)
