@@ -11,9 +11,10 @@ from chairlift.devices.quantities import PER_NANOSECOND
 from chairlift.lab.studies.catalogue import CATALOGUE
 from chairlift.lab.studies.folder import StudyRecord, Table
 from chairlift.lab.studies.myths import bigger_is_better
+from chairlift.lab.studies.parameters import _memory_share, judge
 from chairlift.lab.studies.study import Study
 from chairlift.lab.studies.text import study_lines
-from chairlift.lab.subjects import ServerSubject
+from chairlift.lab.subjects import ServerSubject, SimulatedSubject
 from chairlift.lab.targets.url import UrlTarget
 from tests.devices.helpers import MEMORY
 from tests.lab.sim_subject import sim_subject
@@ -157,6 +158,18 @@ async def test_parameters_are_judged_by_what_happened(tmp_path: Path) -> None:
     assert "272 tokens" in str(refused[-1])
     partial = named(record, "partial").column("rate")
     assert partial == sorted(partial, key=lambda rate: float(rate or 0))
+
+
+async def test_the_share_of_memory_is_tried_until_it_fails(tmp_path: Path) -> None:
+    """Too low at the start, since the weights do not fit; too high in the middle, at the first large step."""
+    study = Study("parameters", SimulatedSubject("sim:h100-sxm/llama-3.1-8b"), tmp_path / "study", quick=True)
+    study.at_most(1024)
+    low, high = await _memory_share(study)
+
+    assert (judge(low, None), judge(high, None)) == ("too low", "too high")
+    assert "of weights" in low.happened
+    assert "for activations" in high.happened
+    assert "Lower --gpu-memory-utilization" in high.happened
 
 
 async def test_the_ladder_stops_where_it_bends_and_shortens_the_tail(tmp_path: Path) -> None:

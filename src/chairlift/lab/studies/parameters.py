@@ -167,7 +167,7 @@ async def _memory_share(study: Study) -> list[Tried]:
     low, high = (Case(f"--{name.replace('_', '-')}", place, str(share), {name: share}) for place, share in SHARES)
     if not isinstance(subject, ModelSubject):
         load = "name=large-steps arrivals=burst arrivals.size=8 prompt=1024 output=16"
-        steps = {"policy": "continuous", "max_num_batched_tokens": 8192}
+        steps = {"policy": "continuous", "max_num_batched_tokens": 8192, "max_model_len": 2048}
         return [await _try(study, load, replace(one, settings={**steps, **one.settings})) for one in (low, high)]
     limit = allowed_memory().total // _ROOM
     tried = []
