@@ -5,6 +5,7 @@ import pytest
 
 from chairlift.cli.main import main
 from chairlift.devices.file import save_device_model
+from chairlift.lab.studies.folder import StudyRecord
 from tests.sim.helpers import device_model
 
 LOAD = ["name=tail", "arrivals=poisson", "arrivals.rate=20", "count=12", "prompt=16", "output=bimodal"]
@@ -63,3 +64,18 @@ def test_a_load_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
     """A comparison without the user's own load would be somebody else's."""
     assert main(["compare", "m"]) == 2
     assert "there is no load" in capsys.readouterr().err
+
+
+@pytest.mark.model
+def test_a_model_is_compared_too(demo_model_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Loaded once for all runs, with what its scheduler took; every request of every policy is answered."""
+    load = ["name=tiny", "arrivals=burst", "arrivals.size=4", "prompt=8", "output=3"]
+    small = ["--max-model-len", "64", "--num-kv-blocks", "64", "--sizes", "2", "--repeats", "1"]
+    code = main(["compare", str(demo_model_path), "--set", *load, *small, "--out", str(tmp_path / "study")])
+    out = capsys.readouterr().out
+    record = StudyRecord.read(tmp_path / "study")
+
+    assert code == 0
+    assert [run.policy for run in record.runs].count("continuous") == 1
+    assert "scheduler, plan and commit of a step" in out
+    assert (tmp_path / "study" / "00-warm-up" / "engine").is_dir()
