@@ -55,3 +55,25 @@ def test_definitions_come_first(folder: Path, capsys: pytest.CaptureFixture[str]
     main(["runs", "--runs", str(folder), "--definitions"])
 
     assert capsys.readouterr().out.startswith("ttft_from_schedule\n    [s] from")
+
+
+def test_a_damaged_run_is_told_beside_the_others(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 1, the list whole, the damage on standard error and in the JSON."""
+    (folder / "2-even" / "manifest.json").write_text("[]")
+
+    assert main(["runs", "--runs", str(folder)]) == 1
+    out, err = capsys.readouterr()
+    assert [line.split()[0] for line in out.splitlines()[1:]] == ["1-even", "3-fast"]
+    assert "2-even/manifest.json is damaged" in err
+
+    assert main(["runs", "--runs", str(folder), "--json"]) == 1
+    assert len(json.loads(capsys.readouterr().out)["unreadable"]) == 1
+
+
+def test_no_folder_of_runs_is_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing was kept yet; a file in its place is an error."""
+    assert main(["runs", "--runs", str(tmp_path / "none")]) == 0
+    assert "there is no folder" in capsys.readouterr().out
+
+    (tmp_path / "file").write_text("")
+    assert main(["runs", "--runs", str(tmp_path / "file")]) == 2

@@ -56,6 +56,23 @@ def test_what_went_wrong_is_said_and_the_exit_code_tells(capsys: pytest.CaptureF
     assert "30/30" in text
 
 
+@pytest.mark.parametrize("setting", ["--block-size", "--num-kv-blocks"])
+def test_where_nothing_could_be_simulated_the_exit_code_says_so(
+    setting: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """2, with the setting that is at fault."""
+    assert main([*DEVICE, *LOAD, setting, "0", "--jobs", "1"]) == 2
+
+    assert f"policy static: {setting} is 0; it must be at least 1." in capsys.readouterr().out
+
+
+def test_a_load_of_which_nothing_counts_is_something_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its table has no figures."""
+    assert main([*DEVICE, *LOAD, "warmup_time=10h", "--jobs", "1"]) == 1
+
+    assert "0/0" in capsys.readouterr().out
+
+
 def test_runs_can_be_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One folder for each."""
     assert main([*DEVICE, *LOAD, "--runs", str(tmp_path), "--jobs", "1"]) == 0
@@ -73,6 +90,11 @@ def test_runs_can_be_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         ([*DEVICE, *LOAD, "--sweep", "threads=1,2"], "--sweep threads=1,2: give SETTING"),
         ([*DEVICE, *LOAD, "--sweep", "max_num_seqs=1,x"], "--max-num-seqs takes a whole number"),
         ([*DEVICE, *LOAD, "--sweep", "enable_prefix_caching=1,0"], "takes on or off"),
+        ([*DEVICE, *LOAD, "--sweep", "max_num_seqs=8,8"], "a value is there twice"),
+        ([*DEVICE, *LOAD, "--sweep", "max_num_seqs=8", "max-num-seqs=9"], "has max_num_seqs twice"),
+        ([*DEVICE, *LOAD, "--sweep", "max_num_seqs=8", "--max-num-seqs", "9"], "beside --sweep max_num_seqs"),
+        ([*DEVICE, *LOAD, "--jobs", "0"], "--jobs is 0"),
+        ([*DEVICE, *LOAD, "--time-limit", "0"], "--time-limit is 0 ns"),
         ([*DEVICE, *LOAD, "--tensor-parallel-size", "99"], "--tensor-parallel-size is 99"),
     ],
 )

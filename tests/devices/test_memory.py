@@ -76,6 +76,16 @@ def test_an_impossible_share_is_refused(share: float) -> None:
         plan(share)
 
 
+@pytest.mark.parametrize("name", ["block_size", "kv_cache_memory", "num_kv_blocks"])
+@pytest.mark.parametrize("value", [0, -16])
+def test_settings_that_cannot_be_are_refused(name: str, value: int) -> None:
+    """By their flag, before anything is divided by them."""
+    settings = {"gpu_memory_utilization": 0.9, "block_size": 16, "max_num_batched_tokens": 512, "max_rows": 8}
+
+    with pytest.raises(ConfigError, match=f"--{name.replace('_', '-')} is {value}; it must be at least 1"):
+        MEMORY.plan(**{**settings, name: value})  # type: ignore[arg-type]
+
+
 def test_an_impossible_size_is_refused() -> None:
     """A device without memory is none."""
     with pytest.raises(DeviceModelError, match="capacity"):

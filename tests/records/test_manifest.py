@@ -1,5 +1,6 @@
 import json
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -26,12 +27,47 @@ def test_a_folder_without_one_is_no_run(tmp_path: Path) -> None:
         Manifest.read(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"source": "engine"}', "7"])
-def test_a_damaged_one_is_named(text: str, tmp_path: Path) -> None:
-    """No JSON, no object, or a field missing."""
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "it is no JSON"),
+        ("{", "it is no JSON"),
+        ("[" * 100_000, "it is no JSON"),
+        ("[]", "it holds no JSON object"),
+        ("7", "it holds no JSON object"),
+        ('{"source": "engine"}', "it has no started"),
+    ],
+)
+def test_a_damaged_one_is_named(text: str, why: str, tmp_path: Path) -> None:
+    """No JSON, no object, or a field missing; in words of the file, not of the program."""
     (tmp_path / MANIFEST).write_text(text)
 
-    with pytest.raises(RecordError, match="cannot be read"):
+    with pytest.raises(RecordError, match=f"{MANIFEST} is damaged: {why}"):
+        Manifest.read(tmp_path)
+
+
+@pytest.mark.parametrize("name", [one.name for one in fields(Manifest)])
+@pytest.mark.parametrize("value", [None, True, [1]])
+def test_every_field_is_of_its_kind(name: str, value: object, tmp_path: Path) -> None:
+    """Whoever reads a manifest may rely on it: a field of another kind is damage, and is named with its value."""
+    manifest().write(tmp_path)
+    raw = json.loads((tmp_path / MANIFEST).read_text())
+    (tmp_path / MANIFEST).write_text(json.dumps({**raw, name: value}))
+
+    if name == "client_schema" and value is None:
+        assert Manifest.read(tmp_path).client_schema is None
+        return
+    with pytest.raises(RecordError, match=re.escape(f"is damaged: {name} is {value!r}; it must be ")):
+        Manifest.read(tmp_path)
+
+
+def test_a_status_that_is_none_is_damage(tmp_path: Path) -> None:
+    """There are two."""
+    manifest().write(tmp_path)
+    raw = json.loads((tmp_path / MANIFEST).read_text())
+    (tmp_path / MANIFEST).write_text(json.dumps({**raw, "status": "done"}))
+
+    with pytest.raises(RecordError, match="status is 'done'"):
         Manifest.read(tmp_path)
 
 

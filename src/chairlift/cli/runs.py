@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 from chairlift.cli.flags import add_flag
-from chairlift.cli.main import OK
+from chairlift.cli.main import FOUND, OK
 from chairlift.cli.parser import Parser
 from chairlift.cli.units import PATH
 
@@ -29,11 +30,11 @@ def configure(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List them, the oldest first.
+    """List them, the oldest first. 1 when a run cannot be read; the others are listed all the same.
 
     Raises:
         ConfigError: a filter is none.
-        RecordError: a manifest is damaged.
+        RecordError: what should be the folder of runs is none.
     """
     from chairlift.cli.figures import definition_lines
     from chairlift.lab.runs.store import Filter, RunStore
@@ -43,16 +44,23 @@ def run(arguments: argparse.Namespace) -> int:
         print(*definition_lines(definitions()), "", sep="\n")
     store = RunStore(getattr(arguments, "runs", Path("runs")))
     entries = store.matching([Filter.parse(text) for text in arguments.filter])
+    unreadable = store.unreadable()
+    for why in unreadable:
+        print(f"chairlift: {why}", file=sys.stderr)
+    code = FOUND if unreadable else OK
     facts = [entry.facts() for entry in entries]
     if arguments.json:
-        told = {"runs": facts} | ({"definitions": definitions()} if arguments.definitions else {})
+        told = {"runs": facts, "unreadable": unreadable} | (
+            {"definitions": definitions()} if arguments.definitions else {}
+        )
         print(json.dumps(told, indent=2))
-        return OK
-    if not entries:
-        print(f"no such runs in {store.folder}")
-        return OK
-    print(*_table(facts), sep="\n")
-    return OK
+    elif entries:
+        print(*_table(facts), sep="\n")
+    elif not store.folder.exists():
+        print(f"no runs: there is no folder {store.folder}; --runs names another")
+    else:
+        print(f"no such runs in {store.folder}" if arguments.filter else f"no runs in {store.folder}")
+    return code
 
 
 def _table(facts: list[dict[str, object]]) -> list[str]:

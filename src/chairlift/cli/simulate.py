@@ -10,7 +10,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 from chairlift.cli.flags import add_flag, add_flags, field_kinds
-from chairlift.cli.main import FOUND, OK
+from chairlift.cli.main import FAILED, FOUND, OK
 from chairlift.cli.parser import Parser
 from chairlift.cli.target_flags import add_load_flags, load_of
 from chairlift.cli.units import DURATION, PATH, TEXT, WHOLE, Kind, choice
@@ -49,12 +49,13 @@ def configure(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Simulate, and print a line for each. 1 when one could not be simulated or requests were refused.
+    """Simulate, and print a line for each. 1 when one could not be simulated or requests were refused, 2 when none could.
 
     Raises:
         ChairliftError: device, load or settings will not do.
     """
     from chairlift.devices.registry import find_device_model
+    from chairlift.lab.client.options import RunOptions
     from chairlift.lab.sweep import SimulationOutcome, combinations, job, run_jobs
     from chairlift.runners.openvino.settings import allowed_threads
 
@@ -69,24 +70,35 @@ def run(arguments: argparse.Namespace) -> int:
         kv=given.get("kv_cache_dtype", "bf16"),
     )
     load = load_of(arguments)
+    time_limit = RunOptions(time_limit=given.get("time_limit")).time_limit
     swept = _swept(arguments.sweep)
+    if twice := sorted(swept.keys() & given.keys()):
+        raise ConfigError(f"{flag(twice[0])} is given beside --sweep {twice[0]}: leave one of the two out.")
+    if (workers := given.get("jobs", allowed_threads())) < 1:
+        raise ConfigError(f"--jobs is {workers}; it must be at least 1.")
     names = {one.name for part in _PARTS for one in fields(part)}
     settings = {name: given[name] for name in given if name in names}
     policies = swept.pop("policy", [settings.pop("policy")] if "policy" in settings else list(POLICIES))
-    more = {"time_limit": given.get("time_limit"), "runs": given.get("runs")}
+    more = {"time_limit": time_limit, "runs": given.get("runs")}
     made = [
         job(model, load, combined, ["policy", *swept], **more) for combined in combinations(policies, swept, settings)
     ]
     jobs = [one for one in made if not isinstance(one, SimulationOutcome)]
-    workers = given.get("jobs") or allowed_threads()
     done = iter(run_jobs(jobs, workers, _progress))
     outcomes = [one if isinstance(one, SimulationOutcome) else next(done) for one in made]
     if arguments.json:
         print(json.dumps(_as_json(model, load.to_table(), outcomes), indent=2, default=str))
     else:
         print(*_lines(model, jobs, outcomes), sep="\n")
-    wrong = any(one.figures is None or one.figures.answered < one.figures.scheduled for one in outcomes)
-    return FOUND if wrong else OK
+    return _code(outcomes)
+
+
+def _code(outcomes: Sequence[SimulationOutcome]) -> int:
+    simulated = [one.figures for one in outcomes if one.figures is not None]
+    if not simulated:
+        return FAILED
+    whole = all(0 < figures.scheduled == figures.answered for figures in simulated)
+    return OK if whole and len(simulated) == len(outcomes) else FOUND
 
 
 def _swept(given: Sequence[str]) -> dict[str, list[Any]]:
@@ -99,11 +111,15 @@ def _swept(given: Sequence[str]) -> dict[str, list[Any]]:
         name = ALIASES.get(name, name)
         if name not in kinds or not values:
             raise ConfigError(f"--sweep {text}: give SETTING=V1,V2,... with a setting of this command.")
+        if name in swept:
+            raise ConfigError(f"--sweep has {name} twice: write {name}=V1,V2,... once.")
         kind = kinds[name]
         try:
             swept[name] = [_switch(one) if kind is None else kind.read(one) for one in values.split(",")]
         except ValueError as error:
             raise ConfigError(f"--sweep {text}: {flag(name)} takes {error}.") from error
+        if len(set(swept[name])) < len(swept[name]):
+            raise ConfigError(f"--sweep {text}: a value is there twice.")
     return swept
 
 

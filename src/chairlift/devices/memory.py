@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from chairlift.core.config import KVCapacity
+from chairlift.core.config import KVCapacity, flag
 from chairlift.core.errors import ConfigError, DeviceModelError, OutOfDeviceMemory
 from chairlift.devices.quantities import show_size
 from chairlift.devices.shape import StepShape
@@ -77,6 +77,11 @@ class MemoryModel:
             raise ConfigError(
                 f"--gpu-memory-utilization is {gpu_memory_utilization}; it must be above 0 and at most 1."
             )
+        for name, value in (
+            ("block_size", block_size), ("kv_cache_memory", kv_cache_memory), ("num_kv_blocks", num_kv_blocks)
+        ):  # fmt: skip
+            if value is not None and value < 1:
+                raise ConfigError(f"{flag(name)} is {value}; it must be at least 1.")
         block_bytes = block_size * self.kv_bytes_per_token
         peak = self.activations(max_num_batched_tokens, max_rows)
         if num_kv_blocks is not None:

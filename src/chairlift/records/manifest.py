@@ -6,10 +6,11 @@ import json
 import os
 import platform
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, Self
+from types import NoneType
+from typing import Any, Final, Literal, Self, get_args
 
 from chairlift.core.errors import RecordError
 from chairlift.records.client import CLIENT_SCHEMA_VERSION
@@ -17,6 +18,15 @@ from chairlift.records.schema import SCHEMA_VERSION
 
 MANIFEST = "manifest.json"
 Status = Literal["running", "complete"]
+_KINDS: Final[Mapping[str, tuple[str, type | tuple[type, ...]]]] = {
+    "str": ("text", str),
+    "Status": ("text", str),
+    "int": ("a whole number", int),
+    "int | None": ("a whole number", (int, NoneType)),
+    "float": ("a number", (int, float)),
+    "Mapping": ("an object", dict),
+}
+"""What JSON has for a field's type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +91,13 @@ class Manifest:
         path = folder / MANIFEST
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
-            known = {one.name: raw[one.name] for one in fields(cls) if one.name in raw}
-            manifest = cls(**known)
         except FileNotFoundError as error:
             raise RecordError(f"{folder} is no run: it has no {MANIFEST}.") from error
-        except (OSError, ValueError, TypeError) as error:
-            raise RecordError(f"{path} cannot be read: {error}") from error
+        except OSError as error:
+            raise RecordError(f"{path} cannot be read: {error.strerror}.") from error
+        except (ValueError, RecursionError) as error:
+            raise RecordError(f"{path} is damaged: it is no JSON ({error}).") from error
+        manifest = cls(**_checked(raw, path))
         if manifest.schema > SCHEMA_VERSION:
             raise RecordError(
                 f"{path} has records of schema {manifest.schema}; this version of Chairlift reads up to "
@@ -98,6 +109,26 @@ class Manifest:
                 f"to {CLIENT_SCHEMA_VERSION}: upgrade it."
             )
         return manifest
+
+
+def _checked(raw: Any, path: Path) -> dict[str, Any]:
+    """The fields that are known here, each of its kind: whoever reads a manifest relies on it."""
+    if not isinstance(raw, dict):
+        raise RecordError(f"{path} is damaged: it holds no JSON object.")
+    known = {}
+    for one in fields(Manifest):
+        if one.name not in raw:
+            if one.default is MISSING and one.default_factory is MISSING:
+                raise RecordError(f"{path} is damaged: it has no {one.name}.")
+            continue
+        words, kinds = _KINDS[str(one.type).partition("[")[0]]
+        value = raw[one.name]
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            raise RecordError(f"{path} is damaged: {one.name} is {value!r:.60}; it must be {words}.")
+        known[one.name] = value
+    if known.get("status", "running") not in get_args(Status):
+        raise RecordError(f"{path} is damaged: status is {known['status']!r}; it is running or complete.")
+    return known
 
 
 def machine(root: Path = Path("/")) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from chairlift.core.config import KVCapacity, SchedulerConfig
+from chairlift.core.config import KVCapacity, SchedulerConfig, flag
 from chairlift.core.errors import ConfigError
 from chairlift.core.plan import StepOutcome, StepPlan
 from chairlift.core.request import Nanoseconds, TokenId
@@ -45,6 +45,11 @@ class SimulatorSettings:
 
     outside_range: Outside = "refuse"
     """What to do with a step larger than the device model was made for: refuse to go on, or warn."""
+
+    def __post_init__(self) -> None:
+        for name in ("kv_cache_memory", "num_kv_blocks", "block_size"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ConfigError(f"{flag(name)} is {value}; it must be at least 1.")
 
     def runner(self, model: DeviceModel, config: SchedulerConfig) -> SimulatedRunner:
         """A device used so.

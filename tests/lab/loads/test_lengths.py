@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from chairlift.core.errors import ConfigError
 from chairlift.lab.loads.draws import Draws
 from chairlift.lab.loads.lengths import (
+    LONGEST,
     BimodalLength,
     CappedExponentialLength,
     FixedLength,
@@ -89,6 +90,8 @@ def test_a_capped_exponential_has_its_mean_before_the_cap_and_never_passes_it() 
     ("make", "message"),
     [
         (lambda: FixedLength(0), "tokens is 0; lengths are at least 1 token"),
+        (lambda: FixedLength(10**24), "lengths are at most 1,000,000,000 tokens"),
+        (lambda: UniformLength(5, 10**24), "max is 1000000000000000000000000; lengths are at most"),
         (lambda: UniformLength(5, 4), "max is 4, below min 5"),
         (lambda: LogNormalLength(median=5), "takes median and sigma, or mean and cv, and no more; given: median"),
         (LogNormalLength, "given: neither"),
@@ -108,3 +111,8 @@ def test_impossible_lengths_are_refused(make: Callable[[], Lengths], message: st
     """The message has the key, the value and what would do."""
     with pytest.raises(ConfigError, match=message):
         make()
+
+
+def test_no_draw_is_longer_than_anything_that_can_be_sent() -> None:
+    """A sigma without sense gives long prompts, not numbers that nothing can hold."""
+    assert LogNormalLength(median=100, sigma=1000).length(0.99, 0) == LONGEST

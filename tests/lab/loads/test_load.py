@@ -18,6 +18,9 @@ POISSON = "arrivals=poisson arrivals.rate=1"
         (f"{POISSON} {LENGTHS} count=1 nonce=-1", "nonce is -1; it must not be negative"),
         (f"{POISSON} {LENGTHS} count=1 deadline=0", "deadline is 0 ns; it must be positive, or absent"),
         (f"{POISSON} {LENGTHS} count=1 max_tokens=0", "max_tokens is 0; it must be at least 1, or absent"),
+        (f"{POISSON} {LENGTHS} count=1 max_tokens=9999999999", "max_tokens is 9999999999; it must be at most 1,000,"),
+        (f"{POISSON} {LENGTHS} count=5 warmup_requests=5", "warmup_requests is 5 and count 5: no request would be"),
+        (f"{POISSON} {LENGTHS} count=1 prefix.tokens=9999999999", "prefix.tokens is 9999999999; it is at most"),
         (f"{POISSON} output=1 count=1", "prompt is missing: a load says how long it is, such as prompt = 128"),
         (f"{POISSON} prompt=1 count=1", "output is missing"),
         (

@@ -91,10 +91,32 @@ def test_a_run_is_found_by_folder_name_beginning_or_as_the_last(store: RunStore,
 
     assert store.find(str(even)).folder == even
     assert store.find(even.name).name == store.find("20260501-120000-e").name == store.find("last").name == even.name
-    with pytest.raises(RecordError, match="2 runs begin so: 20260501-120000-bursts, 20260501-120000-even"):
+    with pytest.raises(RecordError, match=r"2 runs in .* begin with '2026': 20260501-120000-bursts, .*-even\."):
         store.find("2026")
     with pytest.raises(RecordError, match=r"no one run 'x'.*chairlift runs"):
         store.find("x")
+    with pytest.raises(RecordError, match=r"is no run: it has no manifest\.json"):
+        store.find(str(tmp_path))
+
+
+def test_a_damaged_run_hides_no_other(store: RunStore, tmp_path: Path) -> None:
+    """The others are listed and found; it is told, and named in the error when it is asked for."""
+    (tmp_path / "20260501-110000-hurt").mkdir()
+    (tmp_path / "20260501-110000-hurt" / "manifest.json").write_text("{")
+
+    assert len(list(store)) == 2
+    assert len(store.unreadable()) == 1
+    assert store.find("last").name == "20260501-120000-even"
+    with pytest.raises(RecordError, match=r"110000-hurt/manifest\.json is damaged"):
+        store.find("20260501-110000-hurt")
+
+
+def test_a_file_is_no_folder_of_runs(tmp_path: Path) -> None:
+    """It is refused, where an absent folder has none."""
+    (tmp_path / "runs").write_text("")
+
+    with pytest.raises(RecordError, match="is no folder of runs: Not a directory"):
+        list(RunStore(tmp_path / "runs"))
 
 
 def test_records_of_a_newer_schema_are_refused(tmp_path: Path) -> None:

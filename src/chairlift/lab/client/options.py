@@ -63,7 +63,11 @@ class TimeLimits:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a schedule is run, beside what it says itself."""
+    """How a schedule is run, beside what it says itself.
+
+    Raises:
+        ConfigError: the time limit is not positive.
+    """
 
     salt: str = ""
     """Goes into the prompts' nonces: with a fresh one, nothing that the target has cached of an earlier run helps."""
@@ -75,6 +79,10 @@ class RunOptions:
     """When to stop waiting for one request."""
     sample_interval: Nanoseconds = SECOND
     """Between two samples of the client's health, and of the server's metrics."""
+
+    def __post_init__(self) -> None:
+        if self.time_limit is not None and self.time_limit < 1:
+            raise ConfigError(f"--time-limit is {self.time_limit} ns; it must be positive, or absent.")
 
 
 class Stop:

@@ -11,6 +11,8 @@ from chairlift.lab.loads.draws import exponential, normal
 
 LARGEST_LOG: Final = 40.0
 """Logarithms of lengths and delays are cut here, far beyond anything that can be sent or waited for."""
+LONGEST: Final = 10**9
+"""Tokens: most of a prompt, an answer or a prefix. Nothing can be sent that is longer, and sums of lengths stay exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +150,14 @@ Lengths = FixedLength | UniformLength | LogNormalLength | BimodalLength | Capped
 
 
 def _cut(length: int, least: int, most: int | None) -> int:
-    return max(least, length if most is None else min(length, most))
+    return max(least, min(length, LONGEST if most is None else most))
 
 
 def _check_range(least: int, most: int | None, least_name: str = "min", most_name: str = "max") -> None:
     if least < 1:
         raise ConfigError(f"{least_name} is {least}; lengths are at least 1 token.")
+    for name, tokens in ((least_name, least), (most_name, most)):
+        if tokens is not None and tokens > LONGEST:
+            raise ConfigError(f"{name} is {tokens}; lengths are at most {LONGEST:,} tokens.")
     if most is not None and most < least:
         raise ConfigError(f"{most_name} is {most}, below {least_name} {least}; raise the first or lower the second.")

@@ -11,7 +11,7 @@ from chairlift.core.errors import ConfigError
 from chairlift.core.request import Nanoseconds
 from chairlift.lab.loads.arrivals import Arrivals, Burst, ClosedLoop, TraceFormat, TraceReplay
 from chairlift.lab.loads.delays import Delay, FixedDelay
-from chairlift.lab.loads.lengths import FixedLength, Lengths
+from chairlift.lab.loads.lengths import LONGEST, FixedLength, Lengths
 from chairlift.lab.loads.tables import write_table
 
 
@@ -32,6 +32,8 @@ class Prefix:
         for name in ("tokens", "groups"):
             if (value := getattr(self, name)) < 1:
                 raise ConfigError(f"{name} is {value}; it must be at least 1.")
+            if value > LONGEST:
+                raise ConfigError(f"{name} is {value}; it is at most {LONGEST:,}.")
         if not 0 < self.share <= 1:
             raise ConfigError(f"share is {self.share:g}; it is above 0 and at most 1.")
         if self.skew < 0:
@@ -185,6 +187,8 @@ def _check_request(deadline: Nanoseconds | None, max_tokens: int | None) -> None
         raise ConfigError(f"deadline is {deadline} ns; it must be positive, or absent.")
     if max_tokens is not None and max_tokens < 1:
         raise ConfigError(f"max_tokens is {max_tokens}; it must be at least 1, or absent.")
+    if max_tokens is not None and max_tokens > LONGEST:
+        raise ConfigError(f"max_tokens is {max_tokens}; it must be at most {LONGEST:,}.")
 
 
 def _check_limits(load: Load) -> None:
@@ -196,6 +200,10 @@ def _check_limits(load: Load) -> None:
     for name in ("warmup_requests", "warmup_time", "nonce"):
         if (value := getattr(load, name)) < 0:
             raise ConfigError(f"{name} is {value}; it must not be negative.")
+    if load.count is not None and load.warmup_requests >= load.count:
+        raise ConfigError(
+            f"warmup_requests is {load.warmup_requests} and count {load.count}: no request would be counted. Raise count."
+        )
     if not 1e-6 <= load.time_scale <= 1e6:
         raise ConfigError(f"time_scale is {load.time_scale:g}; it is between 1e-6 and 1e6: 0.5 is twice as fast.")
     finite = isinstance(load.arrivals, TraceReplay) or (

@@ -52,8 +52,10 @@ class BenchResult:
 
     @property
     def flawed(self) -> bool:
-        """Whether a request failed, a trace was refused, or the client was the bottleneck."""
-        return bool(self.summary.errors or self.summary.refused or self.client.bottleneck or self.stopped)
+        """Whether a request failed, a trace was refused, none counts, or the client was the bottleneck."""
+        summary = self.summary
+        failed = bool(summary.errors or summary.refused or not summary.scheduled)
+        return failed or self.client.bottleneck or self.stopped
 
 
 @dataclass

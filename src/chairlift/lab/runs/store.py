@@ -148,15 +148,33 @@ class RunStore:
     def __iter__(self) -> Iterator[RunEntry]:
         """The client's runs, the oldest first; a folder that is no run is passed over.
 
+        One whose manifest is damaged or of a later schema is passed over, too: see `unreadable`.
+
         Raises:
-            RecordError: a manifest is damaged, or of a schema that this version does not know.
+            RecordError: what should be the folder of runs is a file, or cannot be read.
         """
-        if self.folder.is_dir():
-            for folder in sorted(self.folder.iterdir()):
-                if (folder / MANIFEST).is_file():
+        return (one for one in self._entries() if isinstance(one, RunEntry))
+
+    def unreadable(self) -> list[str]:
+        """Why each of the others that have a manifest cannot be read."""
+        return [one for one in self._entries() if isinstance(one, str)]
+
+    def _entries(self) -> Iterator[RunEntry | str]:
+        if not self.folder.exists():
+            return
+        try:
+            folders = sorted(self.folder.iterdir())
+        except OSError as error:
+            raise RecordError(f"{self.folder} is no folder of runs: {error.strerror}.") from error
+        for folder in folders:
+            if (folder / MANIFEST).is_file():
+                try:
                     entry = RunEntry.read(folder)
-                    if entry.manifest.source == "client":
-                        yield entry
+                except RecordError as error:
+                    yield str(error)
+                    continue
+                if entry.manifest.source == "client":
+                    yield entry
 
     def matching(self, filters: Iterable[Filter]) -> list[RunEntry]:
         """Runs that every filter accepts.
@@ -180,17 +198,23 @@ class RunStore:
         Raises:
             RecordError: there is none, or more than one.
         """
-        if (Path(name) / MANIFEST).is_file():
-            return RunEntry.read(Path(name))
+        if (Path(name) / MANIFEST).is_file() or (self.folder / name / MANIFEST).is_file():
+            here = Path(name)
+            return RunEntry.read(here if (here / MANIFEST).is_file() else self.folder / name)
         entries = list(self)
         if name == "last" and entries:
             return entries[-1]
         exact = [one for one in entries if one.name == name]
         found = exact or [one for one in entries if one.name.startswith(name)]
         if len(found) != 1:
-            some = ", ".join(one.name for one in found[:5])
-            why = f"{len(found)} runs begin so: {some}" if found else f"see `chairlift runs --runs {self.folder}`"
-            raise RecordError(f"there is no one run {name!r} in {self.folder}: {why}.")
+            some = ", ".join(one.name for one in found[:5]) + (", ..." if len(found) > 5 else "")
+            if found:
+                raise RecordError(f"{len(found)} runs in {self.folder} begin with {name!r}: {some}.")
+            if Path(name).exists():
+                raise RecordError(f"{name} is no run: it has no {MANIFEST}.")
+            raise RecordError(
+                f"there is no one run {name!r} in {self.folder}: see `chairlift runs --runs {self.folder}`."
+            )
         return found[0]
 
 

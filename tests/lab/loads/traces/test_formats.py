@@ -71,6 +71,7 @@ def test_own_has_optional_columns() -> None:
         ("azure", AZURE | {"ContextTokens": "many"}, "ContextTokens is 'many'; it is a whole number"),
         ("azure", AZURE | {"ContextTokens": "1.5"}, "ContextTokens is '1.5'; it is a whole number"),
         ("azure", AZURE | {"ContextTokens": "inf"}, "ContextTokens is 'inf'; it is a whole number"),
+        ("azure", AZURE | {"ContextTokens": "9999999999"}, "ContextTokens is 9999999999; it is at most 1,000,000,000"),
         ("burstgpt", BURSTGPT | {"Timestamp": "NaN"}, "Timestamp is 'NaN'; it is a number of seconds"),
         ("mooncake", MOONCAKE | {"hash_ids": "0,7"}, "hash_ids is 0,7; it is a list of whole numbers"),
         ("mooncake", MOONCAKE | {"hash_ids": [0, "7"]}, r"hash_ids is \[0, '7'\]; it is a list of whole numbers"),

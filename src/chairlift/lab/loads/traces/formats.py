@@ -14,6 +14,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from chairlift.core.request import Nanoseconds
+from chairlift.lab.loads.lengths import LONGEST
 from chairlift.lab.loads.traces.trace import TraceRow
 from chairlift.lab.loads.units import SECOND
 
@@ -47,8 +48,8 @@ def _azure(record: Record) -> TraceRow:
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return TraceRow(
         time=(moment - _EPOCH) // _MICROSECOND * 1000,
-        prompt_tokens=_whole(record, "ContextTokens"),
-        output_tokens=_whole(record, "GeneratedTokens"),
+        prompt_tokens=_tokens(record, "ContextTokens"),
+        output_tokens=_tokens(record, "GeneratedTokens"),
     )
 
 
@@ -56,8 +57,8 @@ def _burstgpt(record: Record) -> TraceRow:
     """Whole seconds. A failed request has 0 response tokens."""
     return TraceRow(
         time=_seconds(record, "Timestamp"),
-        prompt_tokens=_whole(record, "Request tokens"),
-        output_tokens=_whole(record, "Response tokens"),
+        prompt_tokens=_tokens(record, "Request tokens"),
+        output_tokens=_tokens(record, "Response tokens"),
         session=record.get("Session ID") or None,
     )
 
@@ -66,8 +67,8 @@ def _mooncake(record: Record) -> TraceRow:
     """Milliseconds, in ticks of 3 s."""
     return TraceRow(
         time=_whole(record, "timestamp") * 10**6,
-        prompt_tokens=_whole(record, "input_length"),
-        output_tokens=_whole(record, "output_length"),
+        prompt_tokens=_tokens(record, "input_length"),
+        output_tokens=_tokens(record, "output_length"),
         blocks=_names(record),
     )
 
@@ -77,8 +78,8 @@ def _bailian(record: Record) -> TraceRow:
     parent = _whole(record, "parent_chat_id")
     return TraceRow(
         time=_seconds(record, "timestamp"),
-        prompt_tokens=_whole(record, "input_length"),
-        output_tokens=_whole(record, "output_length"),
+        prompt_tokens=_tokens(record, "input_length"),
+        output_tokens=_tokens(record, "output_length"),
         key=_whole(record, "chat_id"),
         parent=parent if parent >= 0 else None,
         blocks=_names(record),
@@ -90,8 +91,8 @@ def _own(record: Record) -> TraceRow:
     given = {name: value for name, value in record.items() if value not in {None, ""}}
     return TraceRow(
         time=_seconds(record, "time_s"),
-        prompt_tokens=_whole(record, "prompt_tokens"),
-        output_tokens=_whole(record, "output_tokens"),
+        prompt_tokens=_tokens(record, "prompt_tokens"),
+        output_tokens=_tokens(record, "output_tokens"),
         session=given.get("session"),
         priority=_whole(given, "priority") if "priority" in given else None,
         deadline=_seconds(given, "deadline_s") if "deadline_s" in given else None,
@@ -123,6 +124,13 @@ def _whole(record: Record, column: str) -> int:
         return int(value) if isinstance(value, str) and value.isdecimal() else _exactly(Decimal(str(value)))
     except (InvalidOperation, OverflowError, ValueError):
         raise ValueError(f"{column} is {value!r}; it is a whole number") from None
+
+
+def _tokens(record: Record, column: str) -> int:
+    tokens = _whole(record, column)
+    if tokens > LONGEST:
+        raise ValueError(f"{column} is {tokens}; it is at most {LONGEST:,} tokens")
+    return tokens
 
 
 def _exactly(number: Decimal) -> int:
