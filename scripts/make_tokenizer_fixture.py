@@ -33,7 +33,7 @@ import gguf  # type: ignore[import-not-found]
 import numpy as np
 import sentencepiece  # type: ignore[import-not-found]
 import tokenizers
-import xllamacpp  # type: ignore[import-not-found]
+import xllamacpp
 from tokenizers import models, pre_tokenizers, trainers
 
 from chairlift import demo_model

@@ -6,7 +6,7 @@ It prints its address once it listens, and runs until it is ended.
 import signal
 import sys
 
-import xllamacpp  # type: ignore[import-untyped]
+import xllamacpp
 
 
 def main() -> None:

@@ -139,7 +139,7 @@ class Processor:
 
 def _pynvml() -> ModuleType | None:
     try:
-        import pynvml  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415 - an extra, and slow to look for
+        import pynvml  # noqa: PLC0415 - an extra, and slow to look for
     except ImportError:
         return None
     module: ModuleType = pynvml
