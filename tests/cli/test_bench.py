@@ -132,3 +132,42 @@ def test_a_model_is_a_target_too(demo_model_path: Path, tmp_path: Path, capsys: 
 
     assert "3 answered" in out
     assert sum(record.output_tokens for record in Run(entry.folder / "engine").requests()) == 9
+
+
+SIMULATED = ["sim:h100-sxm/llama-3.1-8b", "--set", *LOAD]
+
+
+def test_few_values_have_few_percentiles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of three values there is a median and a maximum; shares are in per cent."""
+    code, out = bench(capsys, *SIMULATED, "--runs", str(tmp_path))
+
+    [line] = [line for line in out.splitlines() if line.startswith("ttft_from_schedule [s]")]
+    assert code == 0
+    assert line.split()[4:8] == ["-", "-", "-", "-"]
+    assert "100% of its tokens useful" in out
+
+
+def test_why_requests_failed_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first of each kind, in the target's words; nothing was in flight, so there is no window."""
+    code, out = bench(capsys, *SIMULATED, "--runs", str(tmp_path), "--num-kv-blocks", "1", "--block-size", "4")
+
+    assert code == 1
+    assert "3 requests scheduled, 0 answered, 3 rejected" in out
+    assert "rejected: prompt of 8 tokens + max_tokens 3 needs 3 KV blocks of 4" in out
+    assert "in flight" not in out.partition("rejected: ")[2]
+
+
+def test_a_run_of_which_nothing_counts_is_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing was measured."""
+    code, out = bench(capsys, *SIMULATED, "warmup_time=10h", "--runs", str(tmp_path))
+
+    assert code == 1
+    assert "no request counts, so there are no figures" in out
+
+
+def test_a_time_limit_of_nothing_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anything is loaded, and nothing is kept."""
+    code, _ = bench(capsys, *SIMULATED, "--runs", str(tmp_path / "runs"), "--time-limit", "0")
+
+    assert code == 2
+    assert not (tmp_path / "runs").exists()

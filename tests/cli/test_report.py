@@ -5,6 +5,7 @@ import pytest
 
 from chairlift.cli.main import main
 from tests.lab.report.making import engine_run, staggered
+from tests.lab.runs.making import write_run
 
 
 @pytest.fixture
@@ -47,3 +48,15 @@ def test_a_run_that_is_not_there_is_exit_code_2(run: Path, capsys: pytest.Captur
     """And how to find one."""
     assert main(["report", "nobody", "--runs", str(run.parent)]) == 2
     assert "there is no one run 'nobody'" in capsys.readouterr().err
+
+
+def test_records_that_are_not_whole_are_something_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A closed run says how many requests it had; figures of fewer are doubted, and the exit code says so."""
+    run = write_run(tmp_path / "runs" / "1-cut").folder
+    for path in run.glob("*.parquet"):
+        path.unlink()
+    lines = (run / "traces.jsonl").read_text().splitlines(keepends=True)
+    (run / "traces.jsonl").write_text("".join(lines[:2]))
+
+    assert main(["report", str(run), "--out", str(tmp_path / "out")]) == 1
+    assert "its records are not whole: it closed with 4 requests, and 2 are there" in capsys.readouterr().out

@@ -54,3 +54,13 @@ def test_figures_are_plain_json_and_each_has_its_definition(drawn: list[RequestT
     assert json.loads(json.dumps(told, allow_nan=False)) == json.loads(json.dumps(told))
     assert {*told["metrics"], *told["rates"], "goodput", "window", "stationary", "little"} == set(words)
     assert all(len(one) > 40 for one in words.values())
+
+
+def test_an_error_has_the_words_of_the_first() -> None:
+    """A count alone says nothing of the cause; a class about which nobody said anything has none."""
+    rejected = failed(2, 0, 5, ErrorClass.REJECTED, error_message="the queue is full")
+    later = failed(3, 0, 4, ErrorClass.REJECTED, error_message="still full")
+    summary = summarize([later, rejected, failed(4, 0, 5, ErrorClass.CUT)])
+
+    assert summary.examples == {"rejected": "the queue is full"}
+    assert summary.to_json()["requests"]["error_examples"] == {"rejected": "the queue is full"}

@@ -117,3 +117,13 @@ def test_every_metric_says_what_it_is() -> None:
     for metric in METRICS:
         assert metric.unit == "s"
         assert all((metric.starts, metric.stops, metric.population))
+
+
+@pytest.mark.parametrize(("percent", "fewest"), [(50, 1), (90, 10), (95, 20), (99, 100), (99.9, 1000)])
+def test_people_are_told_a_percentile_of_values_enough_for_it(percent: float, fewest: int) -> None:
+    """With one value fewer it would be the maximum in other words; as defined it is there all the same."""
+    metric: Metric[int] = Metric("x", "s", "", "", "", lambda value: [float(value)])
+    few, enough = (distribution(metric, range(count), [percent]) for count in (fewest - 1, fewest))
+
+    assert few.told(percent) is None
+    assert enough.told(percent) == enough.percentiles[percent]

@@ -150,3 +150,10 @@ def test_a_check_with_one_side_missing_says_nothing() -> None:
     assert little(traces, []).holds is None
     assert little(traces, [health(1000, 1)]).holds is None
     assert little([], [health(second * 1000, 1) for second in range(1, 7)]).holds is None
+
+
+def test_a_peak_of_nothing_has_no_window() -> None:
+    """Requests that were turned away in the moment they came were never in flight."""
+    turned_away = [trace(i, i * 100, chunks=(), end=i * 100) for i in range(5)]
+
+    assert window(levels(turned_away)) is None

@@ -205,14 +205,21 @@ def _print_json(result: BenchResult, view: Any) -> None:
 
 
 def _print_result(result: BenchResult) -> None:
-    from chairlift.cli.figures import client_lines, number, summary_lines
+    from chairlift.cli.figures import client_lines, summary_lines
 
     print(*summary_lines(result.summary), sep="\n")
     if not result.info.virtual_time:  # no client that could be late
         print(*client_lines(result.client), sep="\n")
     if (used := result.usage) is not None:
-        saturation = "" if used.saturation is None else f", saturation {number(used.saturation)}"
-        print(f"device: busy {number(used.busy)} of the time, {number(used.useful)} of its tokens useful{saturation}")
+        parts = [f"busy {_share(used.busy)} of the time", f"{_share(used.useful)} of its tokens useful"]
+        if used.saturation is not None:
+            parts.append(f"saturation {_share(used.saturation)}")
+        print(f"device: {', '.join(parts)}")
     if result.stopped:
         print("stopped early: what was under way is cut and counts as scheduled")
     print(f"kept in {result.entry.folder}; --definitions says what each figure means")
+
+
+def _share(value: float | None) -> str:
+    """In per cent, three digits that count; a dash for nothing."""
+    return "-" if value is None else f"{100 * value:.3g}%"

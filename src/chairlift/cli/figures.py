@@ -14,6 +14,7 @@ from chairlift.records.steady import PEAK_SHARE
 from chairlift.records.tools import ToolView
 
 _WIDTH = 100
+_LITTLE_OF_IT = 0.01
 
 
 def number(value: float | None) -> str:
@@ -33,7 +34,7 @@ def distribution_lines(distributions: Sequence[Distribution]) -> Iterator[str]:
         if one.mean is None:
             yield f"{name}  {NOT_OBSERVABLE} in {one.unobservable:,} requests" if one.unobservable else f"{name}  none"
             continue
-        values = [one.mean, *(one.percentiles[percent] for percent in PERCENTS), one.maximum]
+        values = [one.mean, *(one.told(percent) for percent in PERCENTS), one.maximum]
         beside = "" if one.observable else f"  and {one.unobservable:,} requests {NOT_OBSERVABLE}"
         yield name + "".join(f"{number(value):>10}" for value in values) + f"{one.count:>10,}{beside}"
 
@@ -42,11 +43,16 @@ def summary_lines(summary: Summary) -> Iterator[str]:
     """A run's figures."""
     errors = ", ".join(f"{count:,} {name}" for name, count in summary.errors.items()) or "none failed"
     warmup = f"; {summary.warmup:,} more as warm-up" if summary.warmup else ""
-    yield f"{summary.scheduled:,} requests scheduled, {summary.answered:,} answered, {errors}{warmup}"
+    scheduled = _several(summary.scheduled, "request")
+    yield f"{scheduled} scheduled, {summary.answered:,} answered, {errors}{warmup}"
+    if not summary.scheduled:
+        yield "no request counts, so there are no figures: make warm-up shorter, or the load longer"
+    for name, message in summary.examples.items():
+        yield f"{name}: {message}"
     for one in summary.refused[:5]:
         yield f"refused: request {one.index}: {one.why}"
     if summary.refused:
-        yield f"{len(summary.refused):,} traces cannot be and are in no figure"
+        yield f"{_several(len(summary.refused), 'trace')} cannot be, and in no figure"
     yield ""
     yield from distribution_lines(summary.distributions)
     yield ""
@@ -60,12 +66,17 @@ def summary_lines(summary: Summary) -> Iterator[str]:
     yield from steady_lines(summary)
 
 
+def _several(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def steady_lines(summary: Summary) -> Iterator[str]:
     """Window, growth, and Little's law."""
     if (window := summary.window) is not None:
+        share = f"{window.share:.0%}" if window.share >= _LITTLE_OF_IT else f"under {_LITTLE_OF_IT:.0%}"
         yield (
-            f"steady state: {PEAK_SHARE:.0%} or more of the peak of {window.peak:,} in flight from "
-            f"{window.start / 1e9:.2f} to {window.stop / 1e9:.2f} s, {window.share:.0%} of the run"
+            f"longest time at {PEAK_SHARE:.0%} or more of the peak of {window.peak:,} in flight: from "
+            f"{window.start / 1e9:.2f} to {window.stop / 1e9:.2f} s, {share} of the run"
         )
     judged = summary.stationarity
     grown = [

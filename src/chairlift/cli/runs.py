@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from chairlift.cli.flags import add_flag
@@ -63,6 +64,15 @@ def run(arguments: argparse.Namespace) -> int:
     return code
 
 
+def _too_few(facts: Mapping[str, object], key: str) -> bool:
+    """Whether it is a p99 of so few values that it would be the maximum in other words."""
+    from chairlift.records.metrics import ENOUGH
+
+    metric, _, figure = key.rpartition(".")
+    count = facts.get(f"{metric}.count")
+    return figure == "p99" and isinstance(count, int) and count < ENOUGH[99]
+
+
 def _table(facts: list[dict[str, object]]) -> list[str]:
     from chairlift.cli.figures import number
 
@@ -82,7 +92,7 @@ def _table(facts: list[dict[str, object]]) -> list[str]:
         ("TTFT p99 s", "metrics.ttft_from_schedule.p99"),
         ("TBT p99 s", "metrics.time_between_tokens.p99"),
     ):
-        values = [one.get(f"{summary}.{key}") for one in facts]
+        values = [None if _too_few(one, f"{summary}.{key}") else one.get(f"{summary}.{key}") for one in facts]
         columns[title] = [number(value) if isinstance(value, int | float) else "-" for value in values]
     widths = {title: max(len(title), *map(len, cells)) for title, cells in columns.items()}
     rows = [list(columns), *map(list, zip(*columns.values(), strict=True))]

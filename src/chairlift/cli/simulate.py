@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _FORMATS: Final = ("f32", "bf16", "f16", "f8", "int8", "int4")
 _PARTS: Final = (SchedulerConfig, SimulatorSettings)
+_FEW: Final = 100
 _SWEPT: Final = "several values of one setting: max_num_seqs=8,16,32; each with every policy, and with every other one"
 
 
@@ -49,7 +50,7 @@ def configure(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Simulate, and print a line for each. 1 when one could not be simulated or requests were refused, 2 when none could.
+    """Simulate, and print a line for each. 1: one could not be simulated, or requests were refused; 2: none could.
 
     Raises:
         ChairliftError: device, load or settings will not do.
@@ -157,6 +158,8 @@ def _lines(model: DeviceModel, jobs: Sequence[SimulationJob], outcomes: Sequence
             ).rstrip()
         yield ""
         yield "Times in seconds, from the moment a request was due; - where nobody outside could observe it."
+        if any(one.figures is not None and one.figures.answered < _FEW for one in outcomes):
+            yield f"A p99 of fewer than {_FEW} values would be the largest in other words, and is - too."
     for one in outcomes:
         label = ", ".join(f"{name} {_shown(name, value)}" for name, value in one.varied.items())
         if one.error:
@@ -202,7 +205,9 @@ def _shown(name: str, value: Any) -> str:
 
 
 def _seconds(spread: Spread | None, percent: float) -> str:
-    return "-" if spread is None else f"{spread.percentiles[percent]:.3g}"
+    from chairlift.records.metrics import ENOUGH
+
+    return "-" if spread is None or spread.count < ENOUGH[percent] else f"{spread.percentiles[percent]:.3g}"
 
 
 def _as_json(model: DeviceModel, load: Mapping[str, Any], outcomes: Sequence[SimulationOutcome]) -> dict[str, Any]:

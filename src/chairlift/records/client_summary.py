@@ -39,6 +39,8 @@ class Summary:
     """Of these, with a whole answer."""
     errors: Mapping[str, int]
     """Of these, the others by class."""
+    examples: Mapping[str, str]
+    """What was said to the first of each class, as far as anything was."""
     warmup: int
     """Requests that were sent and not counted."""
     refused: tuple[Refusal, ...]
@@ -57,6 +59,7 @@ class Summary:
                 "scheduled": self.scheduled,
                 "answered": self.answered,
                 "errors": dict(self.errors),
+                "error_examples": dict(self.examples),
                 "warmup": self.warmup,
                 "refused": len(self.refused),
                 "refusals": [asdict(one) for one in self.refused[:_REFUSALS_KEPT]],
@@ -90,6 +93,7 @@ def summarize(
         scheduled=len(counted),
         answered=sum(trace.ok for trace in counted),
         errors=dict(Counter(str(trace.error) for trace in counted if trace.error is not None).most_common()),
+        examples=_examples(counted),
         warmup=len(checked.traces) - len(counted),
         refused=checked.refused,
         distributions=tuple(distribution(metric, counted, PERCENTS) for metric in CLIENT_METRICS),
@@ -99,6 +103,14 @@ def summarize(
         stationarity=steady.stationarity(counted, over),
         little=steady.little(checked.traces, health),
     )
+
+
+def _examples(traces: Iterable[RequestTrace]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for trace in sorted(traces, key=lambda one: one.index):
+        if trace.error is not None and trace.error_message:
+            found.setdefault(str(trace.error), trace.error_message)
+    return found
 
 
 def definitions(metrics: Iterable[Metric[Any]] = CLIENT_METRICS) -> dict[str, str]:

@@ -44,6 +44,11 @@ class Metric(Generic[T]):
     """A request's values; empty where it is not of the population; None where it is and nobody could observe it."""
 
 
+ENOUGH: Final[Mapping[float, int]] = {50: 1, 90: 10, 95: 20, 99: 100, 99.9: 1000}
+"""Values from which on a percentile lies below the largest one, and says more than the maximum. With fewer it
+is reckoned as it is defined, and not shown to people."""
+
+
 @dataclass(frozen=True, slots=True)
 class Distribution:
     """The values of one metric in one run."""
@@ -60,6 +65,10 @@ class Distribution:
     maximum: float | None
     percentiles: Mapping[float, float]
     """By percent; empty without values."""
+
+    def told(self, percent: float) -> float | None:
+        """A percentile for people; None where there are too few values for it."""
+        return self.percentiles.get(percent) if self.count >= ENOUGH[percent] else None
 
     @property
     def observable(self) -> bool:

@@ -117,6 +117,8 @@ def window(over: Sequence[Level]) -> Window | None:
     if not over:
         return None
     peak = max(level.in_flight for level in over)
+    if not peak:
+        return None
     length = over[-1].stop - over[0].start
     spans: list[list[Nanoseconds]] = []
     for level in over:

@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,3 +100,27 @@ def test_it_is_plain_json(tmp_path: Path) -> None:
 
     assert json.loads(json.dumps(told))["comparable"] is True
     assert told["results"][0] == {"what": "scheduled", "unit": "requests", "before": 4, "after": 4, "change": 0}
+
+
+def test_a_percentile_of_too_few_values_is_not_compared(tmp_path: Path) -> None:
+    """Of four values the p99 is the maximum in other words."""
+    results = {one.what for one in compare(write_run(tmp_path / "a"), write_run(tmp_path / "b", delay=30)).results}
+
+    assert "ttft_from_schedule p50" in results
+    assert "ttft_from_schedule p99" not in results
+
+
+@pytest.mark.parametrize("results", [{"summary": 3}, {"summary": {"metrics": 3, "goodput": {}}}, {"client": []}])
+def test_results_of_another_shape_are_none(results: dict[str, Any], tmp_path: Path) -> None:
+    """Whatever a manifest holds, a comparison shows what it can."""
+    found = compare(write_run(tmp_path / "a"), write_run(tmp_path / "b", results=results))
+
+    assert all(one.after is None for one in found.results)
+
+
+def test_a_load_of_another_shape_is_refused(tmp_path: Path) -> None:
+    """With the part that is none."""
+    broken = {**write_run(tmp_path / "a").manifest.load, "description": None}
+
+    with pytest.raises(RecordError, match="description in the record of a load is None; it must be an object"):
+        compare(write_run(tmp_path / "b"), write_run(tmp_path / "c", load=broken))

@@ -58,12 +58,15 @@ class LoadRecord:
         """What `to_json` made.
 
         Raises:
-            RecordError: a part is missing.
+            RecordError: a part is missing, or is none.
         """
-        try:
-            return cls(**{name: stored[name] for name in cls.__slots__})
-        except KeyError as error:
-            raise RecordError(f"the record of a load has no {error.args[0]!r}.") from error
+        for name in cls.__slots__:
+            if name not in stored:
+                raise RecordError(f"the record of a load has no {name!r}.")
+            kind, words = (str, "text") if name in {"fingerprint", "generation"} else (dict, "an object")
+            if not isinstance(stored[name], kind):
+                raise RecordError(f"{name} in the record of a load is {stored[name]!r:.60}; it must be {words}.")
+        return cls(**{name: stored[name] for name in cls.__slots__})
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for a manifest."""

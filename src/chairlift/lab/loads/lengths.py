@@ -12,7 +12,7 @@ from chairlift.lab.loads.draws import exponential, normal
 LARGEST_LOG: Final = 40.0
 """Logarithms of lengths and delays are cut here, far beyond anything that can be sent or waited for."""
 LONGEST: Final = 10**9
-"""Tokens: most of a prompt, an answer or a prefix. Nothing can be sent that is longer, and sums of lengths stay exact."""
+"""Tokens: most of a prompt, an answer or a prefix. Nothing longer can be sent, and sums of lengths stay exact."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,7 +202,7 @@ def _check_limits(load: Load) -> None:
             raise ConfigError(f"{name} is {value}; it must not be negative.")
     if load.count is not None and load.warmup_requests >= load.count:
         raise ConfigError(
-            f"warmup_requests is {load.warmup_requests} and count {load.count}: no request would be counted. Raise count."
+            f"warmup_requests is {load.warmup_requests} and count {load.count}: no request would be counted."
         )
     if not 1e-6 <= load.time_scale <= 1e6:
         raise ConfigError(f"time_scale is {load.time_scale:g}; it is between 1e-6 and 1e6: 0.5 is twice as fast.")

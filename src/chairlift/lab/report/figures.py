@@ -67,8 +67,6 @@ _ENGINE: Final[Mapping[str, Metric[Any]]] = {
     "tpot": ENGINE_PER_TOKEN,
     "e2e": END_TO_END,
 }
-_ENOUGH: Final[Mapping[float, int]] = {50: 1, 90: 10, 95: 20, 99: 100, 99.9: 1000}
-"""Values from which on a percentile lies below the largest one, and says more than the maximum."""
 _ANSWERED: Final = (FinishReason.STOP, FinishReason.LENGTH)
 
 
@@ -87,7 +85,7 @@ class Latency:
         told = {
             f"p{percent:g}": value
             for percent, value in sorted(found.percentiles.items())
-            if found.count >= _ENOUGH[percent]
+            if found.told(percent) is not None
         }
         return told if found.maximum is None else {**told, "max": found.maximum}
 

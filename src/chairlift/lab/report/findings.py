@@ -9,7 +9,7 @@ from chairlift.lab.report.figures import RunFigures
 from chairlift.lab.report.scale import number, seconds, share
 from chairlift.lab.report.sources import RunView, Source
 from chairlift.lab.runs.compare import CAUTION
-from chairlift.records.metrics import NOT_OBSERVABLE
+from chairlift.records.metrics import NOT_OBSERVABLE, Distribution
 
 _NAMED: Final = 4
 _BOTTLENECK: Final = "the client was the bottleneck"
@@ -75,7 +75,12 @@ def wrong(source: Source) -> bool:
     if source.study is None and len(source.groups()) > 1:
         return True
     return any(
-        not view.complete or _bottleneck(view) or _at(view, "summary", "requests", "errors") for view in source.runs
+        not view.complete
+        or _bottleneck(view)
+        or _at(view, "summary", "requests", "errors")
+        or _at(view, "summary", "requests", "refused")
+        or _lost(view)
+        for view in source.runs
     )
 
 
@@ -90,15 +95,21 @@ def _alone(one: RunFigures) -> Iterator[str]:
     yield f"{one.requests:,} requests, {whole}: {rate}."
     ttft, itl = one.latencies["ttft"].distribution, one.latencies["itl"].distribution
     if ttft.percentiles:
-        first = f"The first token came after {_s(ttft.percentiles[50])} (median; p99 {_s(ttft.percentiles[99])})"
+        first = f"The first token came after {_s(ttft.percentiles[50])} (median; {_tail(ttft)})"
         if itl.percentiles:
-            first += f", each further one after {_s(itl.percentiles[50])} (p99 {_s(itl.percentiles[99])})"
+            first += f", each further one after {_s(itl.percentiles[50])} ({_tail(itl)})"
         yield f"{first}."
     if itl.unobservable and not itl.percentiles:
         yield f"The time between tokens was {NOT_OBSERVABLE}."
     if one.usage is not None and one.usage.useful is not None:
         useful, busy = share(one.usage.useful), share(one.usage.busy)
         yield f"Of the tokens computed, {useful} were useful; the device was busy {busy} of the time."
+
+
+def _tail(latency: Distribution) -> str:
+    """p99, or the maximum of values too few for one."""
+    p99 = latency.told(99)
+    return f"the longest {_s(latency.maximum or 0.0)}" if p99 is None else f"p99 {_s(p99)}"
 
 
 def _waits(best: RunFigures, worst: RunFigures) -> Iterator[str]:
@@ -124,6 +135,8 @@ def _doubts(view: RunView, figures: RunFigures) -> Iterator[str]:
         yield f"{figures.requests - figures.answered:,} of {figures.requests:,} requests got no answer ({told})."
     if refused := _at(view, "summary", "requests", "refused"):
         yield f"{refused:,} traces cannot be, and are in no figure."
+    if lost := _lost(view):
+        yield lost
     if _bottleneck(view):
         reasons = ", ".join(str(one) for one in _at(view, "client", "reasons") or ())
         yield f"{_BOTTLENECK} ({reasons}): the figures are the client's, not the target's."
@@ -136,6 +149,17 @@ def _doubts(view: RunView, figures: RunFigures) -> Iterator[str]:
     if target.get("virtual_time"):
         provenance = (target.get("details") or {}).get("provenance") or "of unknown origin"
         yield f"nothing was computed: times are those of the device model {target.get('name')} ({provenance})."
+
+
+def _lost(view: RunView) -> str:
+    """Why the records cannot be whole; empty where they may be. A closed run says how many requests it had."""
+    if view.client is None or not view.complete:
+        return ""
+    counts = [_at(view, "summary", "requests", name) for name in ("scheduled", "warmup", "refused")]
+    known = [one for one in counts if isinstance(one, int)]
+    if len(known) < len(counts) or (kept := len(view.traces)) == (told := sum(known)):
+        return ""
+    return f"its records are not whole: it closed with {told:,} requests, and {kept:,} are there."
 
 
 def _few(labels: Sequence[str]) -> str:

@@ -61,7 +61,7 @@ def summary_table(runs: Sequence[RunFigures]) -> Table:
         )
     note = ""
     if (fewest := min(run.latencies["ttft"].distribution.count for run in runs)) < 100:
-        note = f"Of {fewest:,} values the 99th percentile lies between the two largest."
+        note = f"Of {fewest:,} values there is no 99th percentile: it would be the maximum in other words."
     return Table("", head, tuple(rows), note)
 
 
@@ -177,7 +177,8 @@ def _percentile(run: RunFigures, key: str, percent: float) -> str:
     found = run.latencies[key].distribution
     if not found.percentiles:
         return NOT_OBSERVABLE if found.unobservable else "none"
-    return seconds(found.percentiles[percent] * 1e9)
+    value = found.told(percent)
+    return DASH if value is None else seconds(value * 1e9)
 
 
 def _rate(run: RunFigures) -> str:

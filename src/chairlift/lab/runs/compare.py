@@ -12,6 +12,7 @@ from typing import Any, Final
 from chairlift.core.errors import RecordError
 from chairlift.lab.loads.compare import Difference, LoadDiff, LoadRecord, diff
 from chairlift.lab.runs.store import RunEntry, leaves
+from chairlift.records.metrics import ENOUGH
 
 CAUTION: Final = (
     "one run on each side: what differs may be chance. Repeat both, in alternation, before believing a difference."
@@ -110,9 +111,9 @@ def _notes(before: RunEntry, after: RunEntry, loads: LoadDiff) -> Iterator[str]:
             yield f"{entry.name} is incomplete: it was never closed, so it has no results."
         if results.get("stopped"):
             yield f"{entry.name} is incomplete: it was stopped early."
-        if results.get("client", {}).get("bottleneck"):
+        if _at(results, "client", "bottleneck"):
             yield f"in {entry.name} the client was the bottleneck: its figures are the client's."
-        if results.get("summary", {}).get("steady", {}).get("stationary") is False:
+        if _at(results, "summary", "steady", "stationary") is False:
             yield f"{entry.name} was not stationary: its figures depend on how long it ran."
     yield CAUTION
 
@@ -126,13 +127,14 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any], path: str)
 
 def _results(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[ResultDifference]:
     """Every figure that one of them has: rates, goodput, then the latencies."""
-    old, new = before.get("summary", {}), after.get("summary", {})
+    old, new = _part(before, "summary"), _part(after, "summary")
     for name in ("scheduled", "answered"):
         yield ResultDifference(name, "requests", _at(old, "requests", name), _at(new, "requests", name))
     for name in _names(old, new, "rates"):
         unit = _at(old, "rates", name, "unit") or _at(new, "rates", name, "unit") or ""
         yield ResultDifference(name, unit, _at(old, "rates", name, "value"), _at(new, "rates", name, "value"))
-    if _at(old, "goodput") and _at(new, "goodput") and old["goodput"]["limits"] == new["goodput"]["limits"]:
+    limits = _at(old, "goodput", "limits")
+    if limits is not None and limits == _at(new, "goodput", "limits"):
         yield ResultDifference("goodput", "share", _at(old, "goodput", "value"), _at(new, "goodput", "value"))
     for name in _names(before, after, "usage"):
         one, other = _at(before, "usage", name), _at(after, "usage", name)
@@ -141,13 +143,26 @@ def _results(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Re
     for name in _names(old, new, "metrics"):
         unit = _at(old, "metrics", name, "unit") or _at(new, "metrics", name, "unit") or ""
         for figure in _FIGURES:
-            one, other = _at(old, "metrics", name, figure), _at(new, "metrics", name, figure)
+            one, other = _told(_at(old, "metrics", name), figure), _told(_at(new, "metrics", name), figure)
             if one is not None or other is not None:
                 yield ResultDifference(f"{name} {figure}", unit, one, other)
 
 
 def _names(old: Mapping[str, Any], new: Mapping[str, Any], part: str) -> list[str]:
-    return list({**old.get(part, {}), **new.get(part, {})})
+    return list({**_part(old, part), **_part(new, part)})
+
+
+def _part(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = table.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _told(metric: Any, figure: str) -> Any:
+    """A figure of a metric; None for a percentile that there are too few values for."""
+    values = _at({"metric": metric}, "metric", "count")
+    if figure.startswith("p") and isinstance(values, int) and values < ENOUGH[float(figure[1:])]:
+        return None
+    return _at({"metric": metric}, "metric", figure)
 
 
 def _at(table: Mapping[str, Any], *path: str) -> Any:
