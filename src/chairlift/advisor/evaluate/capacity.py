@@ -20,8 +20,8 @@ from chairlift.lab.loads.request import After, At, ScheduledRequest, Start
 
 LARGEST: Final = 64.0
 """The rate is looked for between the load's over this and the load's times this."""
-_STEPS: Final = 4
-"""Halvings of an octave: the factor is found to a sixteenth of it."""
+_FINEST: Final = 2 ** (1 / 16)
+"""The factor is found to a sixteenth of an octave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,7 @@ def capacities(
     several: Sequence[Mapping[str, Any]],
     rounds: Sequence[Round],
     targets: Targets,
+    hint: float | None = None,
 ) -> list[Capacity]:
     """Of each of these settings, all bisected side by side.
 
@@ -59,8 +60,9 @@ def capacities(
         several: settings.
         rounds: of the load.
         targets: whose limits must hold.
+        hint: a factor that it may be near to, which saves trials.
     """
-    hunts = [[_Hunt() for _ in rounds] for _ in several]
+    hunts = [[_Hunt(hint) for _ in rounds] for _ in several]
     while True:
         open_ = [
             (hunt, settings, load)
@@ -83,34 +85,29 @@ def capacities(
 class _Hunt:
     """A bisection that is asked for its next factor and told whether the limits held there."""
 
-    def __init__(self) -> None:
-        self.factor = 1.0
+    def __init__(self, hint: float | None = None) -> None:
+        self.factor = hint or 1.0
         self.low = 0.0
         """The largest that is known to hold."""
+        self.done = False
         self._high = math.inf
         """The smallest that is known not to."""
-        self._left = _STEPS
-
-    @property
-    def done(self) -> bool:
-        return self._left == 0
+        self._stride = 2.0 if hint is None else math.sqrt(2)
 
     def tell(self, *, held: bool) -> None:
+        """Whether the limits held at `factor`, which is then the next one to try."""
         if held:
             self.low = self.factor
         else:
             self._high = self.factor
         if self._high == math.inf:
-            self.factor *= 2
-            if self.low >= LARGEST:
-                self._left = 0
+            self.done = self.low >= LARGEST
+            self.factor = min(LARGEST, self.factor * self._stride)
         elif not self.low:
-            self.factor /= 2
-            if self._high <= 1 / LARGEST:
-                self._left = 0
+            self.done = self._high <= 1 / LARGEST
+            self.factor = max(1 / LARGEST, self.factor / self._stride)
         else:
-            if self._high / self.low < 1.99:
-                self._left -= 1
+            self.done = self._high / self.low < _FINEST * 1.0001
             self.factor = math.sqrt(self.low * self._high)
 
 

@@ -11,10 +11,10 @@ from chairlift.advisor.evaluate.capacity import LARGEST, Capacity, capacities, c
 from chairlift.advisor.evaluate.outcome import Outcome
 from chairlift.advisor.evaluate.pool import Pool, Trial
 from chairlift.advisor.evaluate.relief import Relief, reliefs
-from chairlift.advisor.evaluate.rounds import Rounds
+from chairlift.advisor.evaluate.rounds import Round, Rounds
 from chairlift.advisor.evaluate.run import Problem
 from chairlift.advisor.evaluate.targets import CAPACITY, Targets
-from chairlift.advisor.tune.neighbours import SAME, Sensitivity, sensitivities
+from chairlift.advisor.tune.neighbours import SAME, Sensitivity, beside, sensitivities
 from chairlift.advisor.tune.searching import Budget, Found, search_space
 from chairlift.advisor.tune.space import Space, defaults, space_of
 from chairlift.core.config import PolicyName, SchedulerConfig
@@ -25,7 +25,9 @@ BEST: Final = 3
 """Settings that are lived through on every round after the search."""
 _STRESS: Final = 1.25
 """The rate that is searched on, over what the defaults can take, where capacity is the target."""
-_POLISH: Final = 5
+_NOTHING: Final = 0.001
+"""Shares of the objective below this are no difference."""
+_POLISH: Final = 3
 """So many times a neighbour of the winner that is better takes its place: a search of few trials ends near the best."""
 
 
@@ -121,8 +123,9 @@ def tune(
     stressed = work.stressed(start)
     found = search_space(pool, problem, stressed, targets, space, budget or Budget(), _beginnings(start, space))
     # The defaults themselves win where nothing that was found is better over all rounds.
-    tried = work.everywhere([start, *found.best[:BEST]])
-    default = tried[0]
+    (default,) = work.everywhere([start])
+    hint = None if default.capacity is None else default.capacity.factor or None
+    tried = [default, *work.everywhere(found.best[:BEST], hint)]
     parameters: list[Sensitivity] = []
     for _ in range(_POLISH):
         best = _ranked(tried, targets)
@@ -130,10 +133,14 @@ def tune(
         better = _better(parameters, best[0].settings, space)
         if better is None or any(one.settings == better for one in tried):
             break
-        tried += work.everywhere([better])
+        tried += work.everywhere([better], hint)
         if _ranked(tried, targets)[0] is not tried[-1]:
             break
     best = _ranked(tried, targets)
+    smaller = work.trimmed(best[0], space, hint)
+    if smaller is not best[0]:
+        best = (smaller, *best[: BEST - 1])
+        parameters = work.neighbours(smaller, space)
     figures = best[0].outcomes[0].figures
     relieved = () if figures is None else tuple(reliefs(pool, problem, best[0].settings, load.first, figures))
     warning = _warning(problem, best[0].settings)
@@ -163,26 +170,53 @@ class _Work:
         known = capacities(self.pool, self.problem, [start], self.load.rounds[:1], self.targets)[0].factor
         return replace(self.load, rounds=(compressed(self.load.first, _STRESS * max(known, 1 / LARGEST)),))
 
-    def everywhere(self, several: Sequence[Mapping[str, Any]]) -> list[Tried]:
-        """On every round."""
+    def everywhere(self, several: Sequence[Mapping[str, Any]], hint: float | None = None) -> list[Tried]:
+        """On every round; capacities are looked for near a hint."""
         rounds = self.load.rounds
         outcomes = iter(self.pool.run(Trial(self.problem, one, each) for one in several for each in rounds))
         tried = [Tried(settings, tuple(next(outcomes) for _ in rounds)) for settings in several]
         if self.targets.objective != CAPACITY:
             return tried
-        found = capacities(self.pool, self.problem, several, rounds, self.targets)
+        found = capacities(self.pool, self.problem, several, rounds, self.targets, hint)
         return [replace(one, capacity=capacity) for one, capacity in zip(tried, found, strict=True)]
+
+    def trimmed(self, one: Tried, space: Space, hint: float | None) -> Tried:
+        """The same with fewer sequences at once, as few as make no difference: more than that only promises memory."""
+        size = SIZE_SETTING[space.policy]
+        if size in self.problem.fixed or not one.runs or one.settings == defaults(self.problem, space.policy):
+            return one
+        load = self._at_capacity(one)
+        before, settings = self.pool.run([Trial(self.problem, one.settings, load)])[0], one.settings
+        while settings[size] > 1:
+            fewer = {**settings, size: settings[size] // 2}
+            (outcome,) = self.pool.run([Trial(self.problem, fewer, load)])
+            if not _as_good(self.targets.rank(outcome), self.targets.rank(before)):
+                break
+            settings = fewer
+        if settings == one.settings:
+            return one
+        (again,) = self.everywhere([settings], hint)
+        return again if _as_good(again.rank(self.targets), one.rank(self.targets)) else one
+
+    def _at_capacity(self, one: Tried) -> Round:
+        """The first round, as fast as these settings can take it where capacity is the target."""
+        factor = 0.0 if one.capacity is None else one.capacity.factors[0]
+        return compressed(self.load.first, factor or 1.0)
 
     def neighbours(self, one: Tried, space: Space) -> list[Sensitivity]:
         """Half and double of each parameter, on the first round, as fast as it can be taken."""
-        load, chosen = self.load.first, one.outcomes[0]
-        if one.capacity is not None and one.capacity.factors[0]:
-            load = compressed(load, one.capacity.factors[0])
+        load, chosen = self._at_capacity(one), one.outcomes[0]
+        if load is not self.load.first:
             chosen = self.pool.run([Trial(self.problem, one.settings, load)])[0]
         if chosen.figures is None:
             return []
         names = _shown(space, self.problem, one.settings)
         return sensitivities(self.pool, self.problem, load, self.targets, chosen, names)
+
+
+def _as_good(one: tuple[int, float], other: tuple[int, float]) -> bool:
+    """Whether a rank is no worse than another, but for a difference that nobody would notice."""
+    return one[0] == other[0] and one[1] >= other[1] - _NOTHING * abs(other[1])
 
 
 def _ranked(tried: Sequence[Tried], targets: Targets) -> tuple[Tried, ...]:
@@ -202,7 +236,7 @@ def _better(parameters: Sequence[Sensitivity], settings: Mapping[str, Any], spac
     if not gains:
         return None
     name, value = max(gains, key=lambda key: gains[key] or 0.0)
-    return {**settings, name: value}
+    return beside(settings, name, value)
 
 
 def _beginnings(start: Mapping[str, Any], space: Space) -> list[Mapping[str, Any]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from chairlift.advisor.choose.search import SIZE_SETTING
 from chairlift.advisor.evaluate.outcome import Outcome
 from chairlift.advisor.evaluate.pool import Pool, Trial
 from chairlift.advisor.evaluate.rounds import Round
@@ -77,7 +78,7 @@ def sensitivities(
     now = _values(problem, chosen.settings)
     pairs = [(name, *_around(name, now[name])) for name in names]
     trials = [
-        Trial(problem, {**chosen.settings, name: value}, load)
+        Trial(problem, beside(chosen.settings, name, value), load)
         for name, *values in pairs
         for value in values
         if value is not None
@@ -88,6 +89,20 @@ def sensitivities(
         half, double = (None if value is None else _change(value, next(outcomes), chosen, targets) for value in values)
         found.append(Sensitivity(name, now[name], half, double, _spent(targets, chosen)))
     return found
+
+
+def beside(settings: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
+    """The settings with another value of one of them. A step has room for a token of each of its sequences, so those
+    two settings give way to one another.
+    """
+    changed = {**settings, name: value}
+    size = SIZE_SETTING.get(settings.get("policy", "continuous"), "")
+    if "max_num_batched_tokens" in changed and size in changed:
+        if name == size:
+            changed["max_num_batched_tokens"] = max(changed["max_num_batched_tokens"], value)
+        elif name == "max_num_batched_tokens":
+            changed[size] = min(changed[size], value)
+    return changed
 
 
 def _spent(targets: Targets, outcome: Outcome) -> float | None:
