@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -109,3 +110,16 @@ def test_a_reader_that_leaves_is_no_error() -> None:
 
     assert process.returncode == 0
     assert said == ""
+
+
+@pytest.mark.parametrize(("closing", "code", "said"), [(">&-", 0, ""), ("> /dev/full", 2, "No space left on device")])
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_an_output_that_takes_nothing_ends_without_a_traceback(closing: str, code: int, said: str) -> None:
+    """Closed: whoever started it wants none. Full: it could not be written, and that is said."""
+    program = f'"{sys.executable}" -c "from chairlift.cli.main import main; import sys; sys.exit(main([\'--help\']))"'
+
+    done = subprocess.run(["/bin/sh", "-c", f"{program} {closing}"], stderr=subprocess.PIPE, text=True, check=False)
+
+    assert (done.returncode, said in done.stderr) == (code, True)
+    assert "Traceback" not in done.stderr
+    assert said or not done.stderr

@@ -67,6 +67,12 @@ def test_a_loads_lengths(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     [
         (["llama-3.1-8b", "--device", "h200", "--measure"], "leave --device h200 out"),
         (["llama-3.1-8b", "--tensor-parallel-size", "2"], "needs a device: add --device"),
+        (["llama-3.1-8b", "--device", "l4", "--prompt", "0"], "--prompt 0 and --output 512 must both be at least 1"),
+        (["llama-3.1-8b", "--device", "l4", "--output", "0"], "and --output 0 must both be at least 1"),
+        (["llama-3.1-8b", "--device", "l4", "--prompt", "4000"], "--max-model-len is 2,048: raise it to 4,001"),
+        (["llama-3.1-8b", "--device", "l4", "--prompt", "200000"], "the model was made for 131,072"),
+        (["llama-3.1-8b", "--measure"], "there is no file or directory llama-3.1-8b"),
+        (["llama-3.1-8b", "--device", "l4", "--block-size", "0"], "--block-size is 0"),
         (["llama-3.1-8b", "--device", "h1000"], "the device 'h1000' is unknown"),
         (["smollm2-135m", "--max-model-len", "9000"], "the model was made for 8,192"),
     ],

@@ -60,3 +60,16 @@ def test_records_that_are_not_whole_are_something_wrong(tmp_path: Path, capsys: 
 
     assert main(["report", str(run), "--out", str(tmp_path / "out")]) == 1
     assert "its records are not whole: it closed with 4 requests, and 2 are there" in capsys.readouterr().out
+
+
+def test_a_run_of_which_nothing_ended_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Killed before its first answer: of no requests all were answered, which would be no lie and no truth."""
+    run = write_run(tmp_path / "runs" / "1-killed", status="running", results={}).folder
+    for path in run.glob("*.parquet"):
+        path.unlink()
+    (run / "traces.jsonl").write_text("")
+
+    assert main(["report", str(run), "--out", str(tmp_path / "out")]) == 1
+    told = capsys.readouterr().out
+    assert told.startswith("No request came to its end.")
+    assert "it did not come to its end" in told

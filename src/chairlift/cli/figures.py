@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from chairlift.lab.runs.compare import RunDiff
+from chairlift.lab.runs.store import with_unit
 from chairlift.records.client import ClientVerdict, Evidence
 from chairlift.records.client_metrics import PERCENTS
 from chairlift.records.client_summary import Summary
@@ -127,7 +129,9 @@ def diff_lines(found: RunDiff) -> Iterator[str]:
     yield str(found.load)
     for title, differences in (("parameters", found.parameters), ("machine and versions", found.surroundings)):
         yield f"{title}: " + ("the same" if not differences else "")
-        yield from (f"  {one}" for one in differences)
+        for one in differences:
+            before, after = (with_unit(one.what, value) for value in (one.before, one.after))
+            yield f"  {replace(one, before=before, after=after)}"
     yield "results:"
     width = max((len(f"{one.what} [{one.unit}]") for one in found.results), default=0)
     for one in found.results:

@@ -6,11 +6,14 @@ Nothing but the standard library is imported before a command is known, so that 
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import errno
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 from chairlift import __version__
 from chairlift.core.errors import ChairliftError, ConfigError
@@ -41,10 +44,16 @@ _MODULES = {"flags": "flags_command"}
 
 OK, FOUND, FAILED, INTERRUPTED = 0, 1, 2, 130
 
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""What keeps an output, or a run's folder, from growing."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the value is the process's exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if sys.stdout is None:  # closed by whoever started it; what is printed goes nowhere
+        with Path(os.devnull).open("w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
+            return main(arguments)
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()
@@ -57,6 +66,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader has gone (`| head`): that is its right. Python would complain again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"chairlift: {error.strerror}: the output could not be written.", file=sys.stderr)
+        return FAILED
     return code
 
 

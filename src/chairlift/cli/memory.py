@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     model = describe_model(arguments.model)
     config = _config(arguments, model)
     source = _source(arguments, model, config)
-    question = _question(arguments, source, config)
+    question = _question(arguments, source, config, model.config.context_length)
     others = [] if source.sheet is None else alternatives(question, model, source.sheet)
     try:
         advice = advise(question, model.config.context_length)
@@ -130,13 +130,18 @@ def _source(arguments: argparse.Namespace, model: DescribedModel, config: Schedu
         if hasattr(arguments, name):
             raise ConfigError(f"--{name.replace('_', '-')} needs a device: add --device, such as --device h100-sxm.")
     if arguments.measure:
+        if not Path(model.source).exists():
+            raise ConfigError(
+                f"--measure loads the model, and there is no file or directory {model.source}: name one, or leave "
+                "--measure out."
+            )
         names = {one.name for one in fields(RunnerSettings)}
         settings = {name: value for name, value in vars(arguments).items() if name in names}
         return measured(Path(model.source), config, RunnerSettings(**settings))
     return of_this_machine(model, wide=kv == "f32")
 
 
-def _question(arguments: argparse.Namespace, source: Source, config: SchedulerConfig) -> MemoryQuestion:
+def _question(arguments: argparse.Namespace, source: Source, config: SchedulerConfig, context: int) -> MemoryQuestion:
     from chairlift.advisor.memory.advice import MemoryQuestion
     from chairlift.advisor.memory.sources import CPU_BLOCK
     from chairlift.runners.openvino.settings import DEFAULT_SHARE
@@ -145,7 +150,7 @@ def _question(arguments: argparse.Namespace, source: Source, config: SchedulerCo
     return MemoryQuestion(
         memory=source.memory,
         config=config,
-        lengths=_lengths(arguments, config),
+        lengths=_fitting(_lengths(arguments, config), config, context),
         device=source.device,
         name=source.name,
         share=getattr(arguments, "gpu_memory_utilization", DEFAULT_SHARE if here else _GPU_SHARE),
@@ -171,7 +176,23 @@ def _lengths(arguments: argparse.Namespace, config: SchedulerConfig) -> Lengths:
         return Lengths.of((one.prompt_tokens, one.output_tokens, one.max_tokens) for one in requests)
     # Three quarters and one quarter of what is allowed: an assumption that the first line of the answer shows.
     quarter = max(1, config.max_model_len // 4)
-    return Lengths.fixed(prompt or config.max_model_len - quarter, output or quarter)
+    if prompt is not None and output is None:
+        output = min(quarter, max(1, config.max_model_len - prompt))
+    output = quarter if output is None else output
+    prompt = max(1, config.max_model_len - output) if prompt is None else prompt
+    return Lengths.fixed(prompt, output)
+
+
+def _fitting(lengths: Lengths, config: SchedulerConfig, context: int) -> Lengths:
+    """The same; requests that a server would refuse are no question of memory."""
+    if lengths.longest <= config.max_model_len:
+        return lengths
+    limit = f"--max-model-len is {config.max_model_len:,}"
+    way = f"raise it to {lengths.longest:,}" if lengths.longest <= context else f"the model was made for {context:,}"
+    raise ConfigError(
+        f"the longest request has {lengths.longest:,} tokens of prompt and answer together, and {limit}: {way}, or "
+        "ask about shorter ones."
+    )
 
 
 def _plain(found: object) -> list[dict[str, object]]:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from chairlift.core.errors import ConfigError, RecordError
-from chairlift.lab.runs.store import Filter, RunStore
+from chairlift.lab.runs.store import Filter, RunStore, with_unit
 from tests.lab.runs.making import LOAD, write_run
 
 NOON = datetime(2026, 5, 1, 12, 0, 0, tzinfo=UTC)
@@ -131,3 +131,18 @@ def test_figures_are_reckoned_from_the_traces(store: RunStore) -> None:
 
     assert killed.summary().answered == 4
     assert len(killed.traces()) == 4
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "shown"),
+    [
+        ("settings.max_queue_delay", 50_000_000, "50ms"),
+        ("settings.limits.idle", 600_000_000_000, "600s"),
+        ("settings.max_wait", None, None),
+        ("settings.max_num_seqs", 32, 32),
+        ("load.requests", 300, 300),
+    ],
+)
+def test_durations_are_shown_with_a_unit(key: str, value: int | None, shown: object) -> None:
+    """A manifest has them in nanoseconds, which nobody would guess."""
+    assert with_unit(key, value) == shown

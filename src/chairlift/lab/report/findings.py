@@ -90,6 +90,9 @@ def key_of(view: RunView) -> str:
 
 
 def _alone(one: RunFigures) -> Iterator[str]:
+    if not one.requests:
+        yield "No request came to its end."
+        return
     whole = "all answered" if one.answered == one.requests else f"{one.answered:,} of them answered"
     rate = f"{number(one.rate)} output tokens/s" if one.rate else "no rate of output tokens"
     yield f"{one.requests:,} requests, {whole}: {rate}."

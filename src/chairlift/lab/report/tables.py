@@ -10,7 +10,7 @@ from chairlift.lab.report.charts import CATEGORIES
 from chairlift.lab.report.figures import LATENCIES, SHORT, RunFigures
 from chairlift.lab.report.scale import DASH, number, seconds, share
 from chairlift.lab.report.sources import RunView
-from chairlift.lab.runs.store import leaves
+from chairlift.lab.runs.store import leaves, with_unit
 from chairlift.lab.studies.folder import Table as StudyTable
 from chairlift.records.metrics import NOT_OBSERVABLE
 
@@ -146,7 +146,7 @@ def _facts(view: RunView) -> dict[str, str]:
     )
     facts: dict[str, str] = {"started": manifest.started[:19].replace("T", " ")}
     for name, part in parts:
-        facts |= {key: _fact(value) for key, value in leaves(part, name).items() if key not in _UNSHOWN}
+        facts |= {key: _fact(with_unit(key, value)) for key, value in leaves(part, name).items() if key not in _UNSHOWN}
     return {key: value for key, value in facts.items() if value}
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 
 from chairlift.core.errors import ConfigError, RecordError
 from chairlift.lab.client.recorder import read_health, read_traces
+from chairlift.lab.loads.units import write_duration
 from chairlift.records.client import RequestTrace
 from chairlift.records.client_rates import Limits
 from chairlift.records.client_summary import Summary, summarize
@@ -28,6 +29,10 @@ _SHORT: Final[Mapping[str, str]] = {
     "policy": "target.details.policy",
 }
 """Short names of what is asked for most."""
+_DURATIONS: Final = frozenset(
+    {"max_wait", "max_queue_delay", "target_itl", "time_limit", "sample_interval", "connect", "idle", "total"}
+)
+"""Settings in nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +232,17 @@ def leaves(table: Mapping[str, Any], path: str) -> dict[str, Any]:
         else:
             found[f"{path}.{key}"] = value
     return found
+
+
+def with_unit(key: str, value: Any) -> Any:
+    """A fact for people: durations, which a manifest has in nanoseconds, with a unit; all else as it is.
+
+    Args:
+        key: dotted, such as settings.max_queue_delay.
+        value: of that key.
+    """
+    is_time = key.startswith("settings.") and key.rpartition(".")[2] in _DURATIONS
+    return write_duration(value) if is_time and isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _text(value: Any) -> str:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
+from chairlift.core.errors import ConfigError
 from chairlift.lab.targets.base import Target
 from chairlift.lab.targets.model import ModelTarget
 from chairlift.lab.targets.simulated import SIM, SimulatedTarget
 from chairlift.lab.targets.url import UrlSettings, UrlTarget
 from chairlift.text.chat import ChatTemplate
 from chairlift.text.tokenizer import Tokenizer
+
+_HOST_AND_PORT: Final = re.compile(r"[\w.-]+:\d{1,5}(/v1/?)?")
 
 
 def is_url(name: str) -> bool:
@@ -45,6 +49,13 @@ def target_named(
     """
     if is_url(name):
         return UrlTarget(name, server, tokenizer=tokenizer, template=template)
+    scheme, separator, _ = name.partition("://")
+    if separator:
+        raise ConfigError(f"{name!r} begins with {scheme}://; a server's URL begins with http:// or https://.")
+    if _HOST_AND_PORT.fullmatch(name):
+        raise ConfigError(f"{name!r} looks like a server's address: write http://{name}.")
+    if not name:
+        raise ConfigError("the target is empty: name a server's URL, a model, or sim:DEVICE/MODEL.")
     if is_simulated(name):
         return SimulatedTarget.load(name, engine)
     return ModelTarget.load(name, engine)

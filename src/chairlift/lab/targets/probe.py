@@ -44,9 +44,13 @@ def base_url(url: str) -> str:
     Raises:
         ConfigError: it is no http or https URL.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.netloc:
-        raise ConfigError(f"{url!r} is no URL of a server: write http://HOST:PORT.")
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that do not match, or a port that is none
+        usable = False
+    if not usable:
+        raise ConfigError(f"{url!r} is no URL of a server: write http://HOST:PORT, with a port from 1 to 65535.")
     return url.rstrip("/").removesuffix("/v1").rstrip("/")
 
 

@@ -67,7 +67,14 @@ class SimulatedTarget:
             ConfigError: there is no such setting in a simulation, or a value cannot be.
             DeviceModelError: as find_device_model.
         """
-        model = find_device_model(name.removeprefix(SIM))
+        device = name.removeprefix(SIM)
+        if not device.endswith(".toml") and "/" not in device:
+            example = f"{SIM}{device or 'h100-sxm'}/llama-3.1-8b"
+            raise ConfigError(
+                f"{name!r} names no model: write {SIM}DEVICE/MODEL, such as {example}, or {SIM}FILE.toml as "
+                "calibrate wrote it."
+            )
+        model = find_device_model(device)
         given = {ALIASES.get(key, key): value for key, value in (settings or {}).items()}
         scheduler, simulator = _named(SchedulerConfig, given), _named(SimulatorSettings, given)
         if unknown := given.keys() - scheduler.keys() - simulator.keys():
