@@ -177,8 +177,8 @@ def walk_lines(walk: Walk) -> Iterator[str]:
             for place, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
     yield from _paragraph(
-        f"So far the most at once before something gave way is {walk.concurrency:,}. The search starts there and "
-        "varies the rest. Never everything at its maximum from the start: most sequences together with the greatest "
+        f"So far the most at once before something gave way is {walk.concurrency:,}. Start there and vary the "
+        "rest. Never everything at its maximum from the start: most sequences together with the greatest "
         "length promise memory that is not there."
     )
 
