@@ -5,9 +5,10 @@ import pytest
 
 from chairlift.advisor.evaluate.pool import Pool
 from chairlift.advisor.evaluate.targets import CAPACITY, Targets
-from chairlift.advisor.tune.advice import Tuned, tune
+from chairlift.advisor.tune.advice import Tuned, _Work, tune
 from chairlift.advisor.tune.report import tuned_lines
 from chairlift.advisor.tune.searching import Budget
+from chairlift.advisor.tune.space import space_of
 from chairlift.core.config import POLICIES, PolicyName
 from chairlift.core.errors import ConfigError
 from chairlift.devices.registry import find_device_model
@@ -78,6 +79,19 @@ def test_capacity_is_how_fast_the_load_may_come() -> None:
     spent = [one.spent for one in found.parameters]
     assert all(one is not None and 0.7 < one <= 1 for one in spent)
     assert any("times the load's rate" in line for line in tuned_lines(found))
+
+
+def test_no_more_sequences_than_make_a_difference() -> None:
+    """Three users: of 24 slots three stay, since one would make them wait."""
+    load = rounds("arrivals=closed arrivals.users=3 prompt=20 output=10 count=24")
+    asked, targets = problem(load, max_num_batched_tokens=64), Targets()
+    with Pool(1) as pool:
+        work = _Work(pool, asked, load, targets)
+        (wide,) = work.everywhere([{"policy": "continuous", "max_num_seqs": 24}])
+        trimmed = work.trimmed(wide, space_of(asked, load, "continuous"), None)
+
+    assert trimmed.settings["max_num_seqs"] == 3
+    assert trimmed.mean(targets) == wide.mean(targets)
 
 
 def test_a_load_without_a_rate_has_no_capacity() -> None:

@@ -3,7 +3,7 @@ from typing import Any
 from chairlift.advisor.evaluate.pool import Pool
 from chairlift.advisor.evaluate.run import evaluate
 from chairlift.advisor.evaluate.targets import Targets
-from chairlift.advisor.tune.neighbours import Sensitivity, sensitivities
+from chairlift.advisor.tune.neighbours import Sensitivity, beside, sensitivities
 from chairlift.devices.registry import find_device_model
 from tests.advisor.evaluate.making import problem, rounds
 
@@ -81,3 +81,12 @@ def test_what_does_not_run_binds() -> None:
 def test_what_makes_no_difference_is_said() -> None:
     """The watermark where memory is no matter."""
     assert "no difference" in of({}, "watermark")["watermark"].binding
+
+
+def test_sequences_and_the_steps_tokens_give_way_to_one_another() -> None:
+    """More rows than tokens in a step cannot be, and says nothing about either."""
+    settings = {"policy": "continuous", "max_num_seqs": 64, "max_num_batched_tokens": 100}
+
+    assert beside(settings, "max_num_seqs", 128)["max_num_batched_tokens"] == 128
+    assert beside(settings, "max_num_batched_tokens", 50)["max_num_seqs"] == 50
+    assert beside(settings, "max_num_seqs", 32) == settings | {"max_num_seqs": 32}
