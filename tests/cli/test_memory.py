@@ -71,6 +71,7 @@ def test_a_loads_lengths(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         (["llama-3.1-8b", "--device", "l4", "--output", "0"], "and --output 0 must both be at least 1"),
         (["llama-3.1-8b", "--device", "l4", "--prompt", "4000"], "--max-model-len is 2,048: raise it to 4,001"),
         (["llama-3.1-8b", "--device", "l4", "--prompt", "200000"], "the model was made for 131,072"),
+        (["smollm2-135m", "--kv", "f8"], "--kv is f8; this machine keeps keys and values as bf16, f16, f32"),
         (["llama-3.1-8b", "--measure"], "there is no file or directory llama-3.1-8b"),
         (["llama-3.1-8b", "--device", "l4", "--block-size", "0"], "--block-size is 0"),
         (["llama-3.1-8b", "--device", "h1000"], "the device 'h1000' is unknown"),
@@ -93,3 +94,10 @@ def test_this_machine_needs_no_device(capsys: pytest.CaptureFixture[str]) -> Non
     assert "this machine/smollm2-135m" in out
     assert "45.0 KiB" in out
     assert "tokens/s" not in out
+
+
+def test_a_pool_that_is_given_is_told_to_decide(capsys: pytest.CaptureFixture[str]) -> None:
+    """The curve over the share is then about what would be without it."""
+    _, out, _ = memory(capsys, "llama-3.1-8b", "--device", "h100-sxm", "--kv-cache-memory", "10GiB")
+
+    assert "--kv-cache-memory decides, and the share nothing; without --kv-cache-memory:" in out

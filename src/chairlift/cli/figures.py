@@ -129,9 +129,9 @@ def diff_lines(found: RunDiff) -> Iterator[str]:
     yield str(found.load)
     for title, differences in (("parameters", found.parameters), ("machine and versions", found.surroundings)):
         yield f"{title}: " + ("the same" if not differences else "")
-        for one in differences:
-            before, after = (with_unit(one.what, value) for value in (one.before, one.after))
-            yield f"  {replace(one, before=before, after=after)}"
+        for differs in differences:
+            before, after = (with_unit(differs.what, value) for value in (differs.before, differs.after))
+            yield f"  {replace(differs, before=before, after=after)}"
     yield "results:"
     width = max((len(f"{one.what} [{one.unit}]") for one in found.results), default=0)
     for one in found.results:

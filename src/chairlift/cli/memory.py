@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from chairlift.cli.flags import add_flag, add_flags, build
 from chairlift.cli.main import FOUND, OK
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
     from chairlift.advisor.memory.described import DescribedModel
     from chairlift.advisor.memory.lengths import Lengths
     from chairlift.advisor.memory.sources import Source
+    from chairlift.runners.openvino.settings import KVCacheDtype
 
 _GPU_SHARE, _GPU_BLOCK = 0.9, 16
+_HERE: Final[Mapping[str, KVCacheDtype]] = {"bf16": "f16", "f16": "f16", "f32": "f32"}
+"""Precisions of keys and values that this machine has, and what its runner calls them; 16 bits are 16 bits."""
 
 
 def configure(parser: Parser) -> None:
@@ -129,6 +133,8 @@ def _source(arguments: argparse.Namespace, model: DescribedModel, config: Schedu
     for name in ("tensor_parallel_size", "weights"):
         if hasattr(arguments, name):
             raise ConfigError(f"--{name.replace('_', '-')} needs a device: add --device, such as --device h100-sxm.")
+    if kv not in _HERE:
+        raise ConfigError(f"--kv is {kv}; this machine keeps keys and values as {', '.join(_HERE)}: add --device.")
     if arguments.measure:
         if not Path(model.source).exists():
             raise ConfigError(
@@ -137,7 +143,7 @@ def _source(arguments: argparse.Namespace, model: DescribedModel, config: Schedu
             )
         names = {one.name for one in fields(RunnerSettings)}
         settings = {name: value for name, value in vars(arguments).items() if name in names}
-        return measured(Path(model.source), config, RunnerSettings(**settings))
+        return measured(Path(model.source), config, RunnerSettings(**settings, kv_cache_dtype=_HERE[kv]))
     return of_this_machine(model, wide=kv == "f32")
 
 

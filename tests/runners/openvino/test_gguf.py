@@ -205,3 +205,15 @@ def test_any_damaged_byte_is_read_or_refused(
 
     with suppress(CorruptModel, UnsupportedModel):
         read_all(path)
+
+
+@pytest.mark.parametrize("lost", [1, 1000])
+def test_a_file_without_its_end_has_no_size(lost: int, tmp_path: Path) -> None:
+    """A size of what was fetched so far would be believed."""
+    values = np.arange(600, dtype=np.float32)
+    raw = gguf_bytes({}, [GgufTensor("w", (2, 300), "F32", values.tobytes())])
+    end = raw.rindex(values.tobytes()) + values.nbytes
+
+    assert GgufFile(write(tmp_path, raw)).tensor_bytes >= values.nbytes
+    with pytest.raises(CorruptModel, match="is truncated: tensor w ends at"):
+        _ = GgufFile(write(tmp_path, raw[: end - lost])).tensor_bytes

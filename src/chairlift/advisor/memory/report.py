@@ -84,6 +84,8 @@ def _meaning(advice: MemoryAdvice) -> str:
 def _curve(advice: MemoryAdvice) -> Iterator[str]:
     config = advice.question.config
     points = [one for one in advice.curve if one.blocks]
+    if (decides := advice.plan.decided_by) != flag("gpu_memory_utilization"):
+        yield f"{decides} decides, and the share nothing; without {decides}:"
     yield f"{'share':>6}{'blocks':>10}{'sequences':>11}"
     for one in _thinned(points):
         late = "   starts, then its largest step runs out of memory" if one.fails_later else ""

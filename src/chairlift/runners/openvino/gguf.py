@@ -122,7 +122,20 @@ class GgufFile:
 
     @property
     def tensor_bytes(self) -> int:
-        """Bytes of all tensors, of whatever type: the data section, alignment between tensors included."""
+        """Bytes of all tensors, of whatever type: the data section, alignment between tensors included.
+
+        Raises:
+            CorruptModel: the file ends before one of them, as far as its type tells how long it is.
+        """
+        for name, info in self.tensors.items():
+            encoding = _ENCODINGS.get(info.ggml_type)
+            known = encoding is not None and info.shape[-1] % encoding.block_weights == 0
+            length = prod(info.shape[:-1]) * encoding.row_bytes(info.shape[-1]) if encoding and known else 1
+            if (end := self._data_start + info.offset + length) > len(self._bytes):
+                raise CorruptModel(
+                    f"{self.path} is truncated: tensor {name} ends at byte {end:,} or later, the file at "
+                    f"{len(self._bytes):,}. Fetch it again."
+                )
         return max(0, len(self._map) - self._data_start)
 
     def release_pages(self) -> None:
