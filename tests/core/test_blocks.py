@@ -325,3 +325,19 @@ class TestPool(PoolMachine.TestCase):  # type: ignore[misc,valid-type] # made by
     """Blocks are in exactly one place, reference counts are right, and a hit holds what its key says."""
 
     settings = settings(max_examples=settings().max_examples, stateful_step_count=30)
+
+
+def test_the_most_blocks_in_use_are_remembered_until_they_are_asked_for() -> None:
+    """Three and then two of them at once, whatever was given back before the question; shared ones count once."""
+    pool = BlockPool(8, 4)
+    first, second, third = array("i"), array("i"), array("i")
+    pool.allocate(first, 2)
+    pool.allocate_each([second])
+    pool.share(third, list(second))
+    pool.release(first)
+
+    assert pool.take_peak() == 3
+    pool.allocate(first, 1)
+    pool.release(first)
+    assert pool.take_peak() == 2
+    assert pool.take_peak() == 1

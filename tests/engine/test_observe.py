@@ -69,6 +69,7 @@ def test_a_step_shows_queue_and_pool_as_they_stand_after_it() -> None:
     first, second, third, last = witness.steps
     assert (first.running, first.waiting, first.waiting_tokens, first.kv_used) == (2, 1, 5, 4)
     assert (second.running, second.waiting, second.kv_used) == (0, 1, 0)
+    assert (first.kv_peak, second.kv_peak) == (4, 4)
     assert (third.running, third.waiting, third.waiting_tokens) == (1, 0, 0)
     assert (last.running, last.kv_used, last.kv_cached, last.kv_total) == (0, 0, 3, 64)
     assert (first.prefill, first.decode, first.rows, first.samples) == (10, 0, 2, 2)

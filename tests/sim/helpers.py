@@ -149,7 +149,9 @@ def spelled_out(records: Iterable[Record]) -> list[Record]:
 
 
 def joined(steps: Sequence[StepRecord], like: Sequence[StepRecord]) -> list[StepRecord]:
-    """Single steps put together as those rows have them: counts, times and work summed, the state after the last."""
+    """Single steps put together as those rows have them: counts, times and work summed, the most of what was held, the
+    state after the last.
+    """
     rows, at = [], 0
     sums = ("device_time", "samples", "failures", "prefill", "decode", "recompute", "padding", "dead", "decode_flops",
             "prefill_flops", "weight_bytes", "decode_kv_bytes", "prefill_kv_bytes", "repeats", "preempted")  # fmt: skip
@@ -157,7 +159,8 @@ def joined(steps: Sequence[StepRecord], like: Sequence[StepRecord]) -> list[Step
         part = steps[at : at + row.repeats]
         at += row.repeats
         totals = {name: sum(getattr(step, name) for step in part) for name in sums}
-        rows.append(replace(part[-1], step=part[0].step, planned=part[0].planned, **totals))
+        peak = max(step.kv_most for step in part)
+        rows.append(replace(part[-1], step=part[0].step, planned=part[0].planned, kv_peak=peak, **totals))
     assert at == len(steps)
     return rows
 

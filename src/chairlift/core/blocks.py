@@ -55,6 +55,7 @@ class BlockPool:
         self.block_size = block_size
         self.evictions = 0
         """Cached blocks whose content was given up for new content."""
+        self._peak = 0
         self._free: list[BlockId] = list(range(num_blocks - 1, -1, -1))
         self._cached: OrderedDict[BlockId, None] = OrderedDict()
         """In order of release: the first is the least recently used."""
@@ -75,6 +76,11 @@ class BlockPool:
     def used_blocks(self) -> int:
         return self.num_blocks - self.free_blocks
 
+    def take_peak(self) -> int:
+        """Most blocks that were in use at once since this was last asked."""
+        peak, self._peak = self._peak, self.used_blocks
+        return peak
+
     def allocate(self, table: array[int], count: int) -> bool:
         """Append `count` blocks of unknown content to the table.
 
@@ -87,6 +93,7 @@ class BlockPool:
             block = free.pop() if free else self._evict()
             references[block] = 1
             table.append(block)
+        self._peak = max(self._peak, self.used_blocks)
         return True
 
     def allocate_each(self, tables: Sequence[array[int]]) -> bool:
@@ -105,6 +112,7 @@ class BlockPool:
                 self.evictions += 1
             references[block] = 1
             table.append(block)
+        self._peak = max(self._peak, self.used_blocks)
         return True
 
     def lookup(self, keys: Iterable[ContentKey], most: int) -> list[BlockId]:
@@ -132,6 +140,7 @@ class BlockPool:
                 del self._cached[block]
             self._references[block] += 1
             table.append(block)
+        self._peak = max(self._peak, self.used_blocks)
 
     def publish(self, table: array[int], keys: Sequence[ContentKey], first: int, last: int) -> None:
         """Say what the used, full blocks `first` to `last` - 1 of a table hold, so that others may share them.

@@ -65,6 +65,8 @@ class Recorder:
 
     def attach(self, observer: Observer) -> None:
         self._shares.tell_all(forget=not self._observers)
+        if not self._observers:
+            self._pool.take_peak()
         self._observers = (*self._observers, observer)
 
     def detach(self, observer: Observer) -> None:
@@ -124,6 +126,7 @@ class Recorder:
             kv_cached=pool.cached_blocks,
             kv_total=pool.num_blocks,
             batch=self._batch.forecast.batch if self._batch else None,
+            kv_peak=pool.take_peak(),
         )
         self._pending.append(record)
         # A closed batch ends when nobody in it runs; nobody outside it can.

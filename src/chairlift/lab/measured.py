@@ -230,7 +230,7 @@ def engine_figures(folder: Path, results: Mapping[str, Any]) -> EngineFigures:
         recoverable=ledger.get("recoverable", 0) / _SECOND,
         preemptions=sum(step.preempted for step in steps),
         kv_blocks=steps[-1].kv_total if steps else 0,
-        kv_peak=max((step.kv_used for step in steps), default=0),
+        kv_peak=max((step.kv_most for step in steps), default=0),
         reserved_unused=reserved_unused(steps, requests, run.manifest.capacity.get("block_size", 0)),
         waiting_peak=max((step.waiting for step in steps), default=0),
         running_peak=max((step.running for step in steps), default=0),

@@ -42,7 +42,7 @@ def of_steps(steps: Sequence[StepRecord]) -> Pressure:
     return Pressure(
         running=max((step.running for step in steps), default=0),
         waiting=max((step.waiting for step in steps), default=0),
-        kv_share=max(step.kv_used for step in steps) / total if total else None,
+        kv_share=max(step.kv_most for step in steps) / total if total else None,
         preemptions=sum(step.preempted for step in steps),
         sampled=False,
     )

@@ -85,6 +85,14 @@ class StepRecord:
     """KV blocks of the pool."""
     batch: int | None = None
     """Serial number of the closed batch the step belongs to; None under continuous."""
+    kv_peak: int | None = None
+    """Most KV blocks that requests held at once since the step before: who ends in this step still holds his. None: in
+    a record from before there was this field."""
+
+    @property
+    def kv_most(self) -> int:
+        """kv_peak, or where that is not known kv_used."""
+        return self.kv_used if self.kv_peak is None else self.kv_peak
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ def test_kv_use_is_the_steps(tmp_path: Path) -> None:
     view = RunView(engine_run(tmp_path / "run", "continuous", staggered(8)))
     line = kv_use(view)
 
-    assert max(value for _, value in line.points) == max(step.kv_used / step.kv_total for step in view.steps)
+    assert max(value for _, value in line.points) == max(step.kv_most / step.kv_total for step in view.steps)
     assert line.points[-1][1] == 0
 
 

@@ -64,7 +64,7 @@ def _of_steps(case: Case) -> dict[str, Any]:
         "waiting_peak": max(step.waiting for step in steps),
         "waiting_end": steps[-1].waiting,
         "waiting_middle": after_half.waiting,
-        "kv_peak": max(step.kv_used / step.kv_total for step in steps if step.kv_total),
+        "kv_peak": max(step.kv_most / step.kv_total for step in steps if step.kv_total),
         "kv_mean": _mean(spans, [step.kv_used / step.kv_total if step.kv_total else 0.0 for step in steps]),
         "preemptions": sum(step.preempted for step in steps),
     }

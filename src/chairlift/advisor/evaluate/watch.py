@@ -51,7 +51,7 @@ class Watch(Observer):
         taken = record.committed - record.planned
         self._time += taken
         self._row_time += record.rows * taken
-        self.kv_peak = max(self.kv_peak, record.kv_used)
+        self.kv_peak = max(self.kv_peak, record.kv_most)
 
     def on_decision(self, record: DecisionRecord) -> None:
         self._close(record.request_id, record.time)

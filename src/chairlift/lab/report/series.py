@@ -56,7 +56,7 @@ def kv_use(view: RunView) -> Timeline:
         return _sampled(view, "kv_usage", "the server does not say how much of its KV cache is in use")
     points, before = [(0.0, 0.0)], 0
     for step in view.steps:
-        points.append(((step.planned - view.zero) / 1e9, max(before, step.kv_used) / step.kv_total))
+        points.append(((step.planned - view.zero) / 1e9, max(before, step.kv_most) / step.kv_total))
         points.append(((step.committed - view.zero) / 1e9, step.kv_used / step.kv_total))
         before = step.kv_used
     return Timeline(tuple(thinned(points)))
