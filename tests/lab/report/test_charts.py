@@ -115,3 +115,22 @@ def titles_of(spec: Any) -> list[str]:
             found += titles_of(value)
     json.dumps(spec)  # and it is plain JSON
     return found
+
+
+def test_a_curve_over_factors_is_steep_on_both_axes_and_its_bend_is_marked() -> None:
+    """Output that follows the users is a straight line; the second figure has a chart beneath; a cell marks its point."""
+    columns = [
+        Column("users"),
+        Column("rate", "tokens/s", "output"),
+        Column("gap", "s", "between tokens"),
+        Column("bend"),
+    ]
+    rows = [[1, 10.0, 0.1, ""], [2, 20.0, 0.1, ""], [4, 40.0, 0.11, "<- here"], [8, 60.0, 0.2, ""], [16, 70.0, 0.4, ""]]
+    found = table("t", "A title.", columns, rows, x="users", y="rate", below="gap", mark="bend")
+    spec = charts.study_chart(found)
+    assert spec is not None
+    first, second = spec["vconcat"]
+
+    assert first["layer"][0]["encoding"]["y"]["scale"] == {"type": "log"}
+    assert second["layer"][0]["encoding"]["y"]["scale"] == {"domainMin": 0}
+    assert [row.get("mark") for row in first["data"]["values"]] == [None, None, "bend", None, None]

@@ -175,52 +175,85 @@ def timeline_chart(
 
 
 def study_chart(table: Table) -> Spec | None:
-    """A study's table as lines with their intervals; None where it names no x and y, or has no numbers in them."""
+    """A study's table as lines with their intervals, and beneath it its second figure; None where it names no x and y,
+    or has no numbers in them.
+    """
     if table.x is None or table.y is None:
         return None
+    panels = [_study_panel(table, table.x, table.y, table.low, table.high)]
+    if table.below is not None:
+        panels.append(_study_panel(table, table.x, table.below))
+    drawn = [panel for panel in panels if panel is not None]
+    if not drawn:
+        return None
+    return spec(drawn[0] if len(drawn) == 1 else {"vconcat": drawn, "spacing": 24})
+
+
+def _study_rows(table: Table, x: str, y: str, low: str | None, high: str | None) -> list[Spec]:
     names = [column.name for column in table.columns]
-    by_name = dict(zip(names, table.columns, strict=True))
+    heading = dict(zip(names, table.columns, strict=True))
     rows: list[Spec] = []
     for cells in table.rows:
         row = dict(zip(names, cells, strict=True))
-        x, y = row[table.x], row[table.y]
-        if isinstance(x, int | float) and isinstance(y, int | float):
-            kept: Spec = {"x": x, "v": y, "run": str(row[table.series]) if table.series else by_name[table.y].heading}
-            for end, name in (("low", table.low), ("high", table.high)):
-                kept[end] = value if name and isinstance(value := row[name], int | float) else y
+        if isinstance(row[x], int | float) and isinstance(value := row[y], int | float):
+            kept: Spec = {
+                "x": row[x],
+                "v": value,
+                "run": str(row[table.series]) if table.series else heading[y].heading,
+            }
+            for end, name in (("low", low), ("high", high)):
+                kept[end] = bound if name and isinstance(bound := row[name], int | float) else value
+            if table.mark and row[table.mark]:
+                kept["mark"] = heading[table.mark].heading
             rows.append(kept)
+    return rows
+
+
+def _study_panel(table: Table, x: str, y: str, low: str | None = None, high: str | None = None) -> Spec | None:
+    rows = _study_rows(table, x, y, low, high)
     if not rows:
         return None
+    by_name = {column.name: column for column in table.columns}
     xs = [row["x"] for row in rows]
     log = _by_factors(xs)
     scale = {"type": "log", "nice": False} if log else {"nice": True, "zero": False}
+    # A curve that rises in step with x is then a straight line, and where it bends is seen.
+    steep = log and min(row["low"] for row in rows) > 0 and _far_apart([row["v"] for row in rows])
     ticks = {"values": sorted(set(xs))} if len(set(xs)) <= 12 and all(x == int(x) for x in xs) else {}
-    x_axis = {**axis_of("x", by_name[table.x].heading, format=PLAIN, grid=False, **ticks), "scale": scale}
-    y_axis = axis_of("v", by_name[table.y].heading, tickCount=6, format=PLAIN, minExtent=LEFT - 60)
+    x_axis = {**axis_of("x", by_name[x].heading, format=PLAIN, grid=False, **ticks), "scale": scale}
+    y_axis = axis_of("v", by_name[y].heading, tickCount=6, format=PLAIN, minExtent=LEFT - 60)
     series = list(dict.fromkeys(row["run"] for row in rows))
     lines = lines_of(series)
     plain = {**lines["color"], "legend": None}
-    encoding = {"x": x_axis, "y": {**y_axis, "scale": {"domainMin": 0}}}
+    encoding = {"x": x_axis, "y": {**y_axis, "scale": {"type": "log"} if steep else {"domainMin": 0}}}
     interval = {"y": {**encoding["y"], "field": "low"}, "y2": {"field": "high"}}
-    return spec(
-        {
-            "width": PLOT,
-            "height": 260,
-            "data": {"values": rows},
-            "layer": [
-                {"mark": {"type": "line", "strokeWidth": 1.8}, "encoding": {**encoding, **lines}},
-                {
-                    "transform": [{"filter": "datum.low < datum.high"}],
-                    "mark": {"type": "rule", "strokeWidth": 1.4},
-                    "encoding": {**encoding, **interval, "color": plain},
-                },
-                {
-                    "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1},
-                    "encoding": {**encoding, "color": plain},
-                },
-            ],
-        }
-    )
+    words = {"type": "text", "align": "left", "dx": 8, "dy": 12, "color": colour("ink"), "fontSize": 12}
+    return {
+        "width": PLOT,
+        "height": 260,
+        "data": {"values": rows},
+        "layer": [
+            {"mark": {"type": "line", "strokeWidth": 1.8}, "encoding": {**encoding, **lines}},
+            {
+                "transform": [{"filter": "datum.low < datum.high"}],
+                "mark": {"type": "rule", "strokeWidth": 1.4},
+                "encoding": {**encoding, **interval, "color": plain},
+            },
+            {
+                "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1},
+                "encoding": {**encoding, "color": plain},
+            },
+            {
+                "transform": [{"filter": "isValid(datum.mark)"}],
+                "mark": words,
+                "encoding": {**encoding, "text": {"field": "mark"}},
+            },
+        ],
+    }
+
+
+def _far_apart(values: Sequence[float]) -> bool:
+    return max(values) / min(values) >= 6
 
 
 def _by_factors(xs: Sequence[float]) -> bool:

@@ -45,7 +45,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Figures of several runs. x, y, series, low and high name columns, where a chart makes sense."""
+    """Figures of several runs. x, y, series, low, high, below and mark name columns, where a chart makes sense."""
 
     name: str
     """Unique in the study."""
@@ -65,6 +65,10 @@ class Table:
     """Lower end of y's interval."""
     high: str | None = None
     """Upper end of y's interval."""
+    below: str | None = None
+    """A second figure, upwards in a chart of its own beneath the first."""
+    mark: str | None = None
+    """Where a cell of this column is not empty, its point is marked with the column's heading."""
 
     def column(self, name: str) -> list[Cell]:
         """The cells under a name."""

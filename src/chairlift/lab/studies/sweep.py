@@ -87,6 +87,8 @@ async def concurrency(study: Study, most: int | None = None) -> dict[int, Measur
         [(count, *_curve_cells(run), "<- here" if count == bent else "") for count, run in runs.items()],
         x="users",
         y="rate",
+        below="between",
+        mark="bend",
     )
     _say_bend(study, runs, bent)
     study.record.definitions["bend"] = BEND_WORDS
