@@ -77,3 +77,34 @@ def test_what_cannot_run_is_refused(arguments: list[str], said: str, capsys: pyt
     """With the reason."""
     assert main(["calibrate", *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("out", ["load.toml", "folder.toml", "load.toml/in-a-file.toml", "model.json"])
+def test_where_nothing_can_be_written_nothing_is_measured(
+    out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is there and no device model is left alone; the model is not even loaded."""
+    monkeypatch.setattr("chairlift.engine.loader.load_model", lambda _: pytest.fail("it was loaded"))
+    (tmp_path / "load.toml").write_text("count = 4\n")
+    (tmp_path / "folder.toml").mkdir()
+
+    assert main(["calibrate", "m.gguf", "--out", str(tmp_path / out)]) == 2
+    assert "--out" in capsys.readouterr().err
+    assert (tmp_path / "load.toml").read_text() == "count = 4\n"
+
+
+def test_a_folder_of_models_that_is_a_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the reason, and exit code 2."""
+    (tmp_path / "file").write_text("")
+
+    assert main(["calibrate", "--table", str(TABLE), "--out", str(tmp_path / "file")]) == 2
+    assert "cannot be written: File exists; name another with --out" in capsys.readouterr().err
+
+
+def test_a_model_may_be_calibrated_again(machine: Path) -> None:
+    """Its own file is replaced."""
+    assert main(["calibrate", "m.gguf", "--rounds", "2", "--out", "mine.toml"]) == 0
+    first = (machine / "mine.toml").stat().st_mtime_ns
+    assert main(["calibrate", "m.gguf", "--rounds", "2", "--out", "mine.toml"]) == 0
+
+    assert (machine / "mine.toml").stat().st_mtime_ns > first

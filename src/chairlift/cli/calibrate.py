@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +16,7 @@ from chairlift.cli.main import FOUND, OK
 from chairlift.cli.parser import Parser
 from chairlift.cli.units import PATH, WHOLE
 from chairlift.core.config import SchedulerConfig
-from chairlift.core.errors import ConfigError
+from chairlift.core.errors import ConfigError, DeviceModelError
 from chairlift.engine.config import EngineConfig
 from chairlift.runners.openvino.settings import RunnerSettings
 
@@ -63,11 +64,12 @@ def _measure(arguments: argparse.Namespace) -> int:
     from chairlift.lab.calibration.measure import ROUNDS
 
     given = vars(arguments)
+    if "out" in given:
+        _ready(given["out"])
     own = ("model", "table", "out", "rounds", "json")
     loaded = load_model(EngineConfig.of(arguments.model, {key: given[key] for key in given if key not in own}))
     out: Path = given.get("out", Path(f"{loaded.name}.toml"))
-    if out.suffix != ".toml":
-        raise ConfigError(f"--out {out}: a device model's name ends in .toml.")
+    _ready(out)
     found = uvloop.run(calibrate(loaded, rounds=given.get("rounds", ROUNDS), show=_progress))
     save_device_model(found.model, out)
     if arguments.json:
@@ -75,6 +77,32 @@ def _measure(arguments: argparse.Namespace) -> int:
     else:
         print(*_lines(found, out), sep="\n")
     return FOUND if found.fit.errors["all"].left_out > _POOR else OK
+
+
+def _ready(out: Path) -> None:
+    """Raises ConfigError where a device model should not or could not be written: better now than after minutes."""
+    from chairlift.devices.file import load_device_model
+
+    if out.suffix != ".toml":
+        raise ConfigError(f"--out {out}: a device model's name ends in .toml.")
+    if out.exists():
+        try:
+            load_device_model(out)
+        except DeviceModelError as error:
+            raise ConfigError(f"--out {out} is there and no device model: it is left alone; name another.") from error
+    _writable(out.parent)
+
+
+def _writable(folder: Path) -> None:
+    """Make it where it is missing, and try to write there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ConfigError(
+            f"the folder {folder} cannot be written: {error.strerror}; name another with --out."
+        ) from error
 
 
 def _fit_table(path: Path, arguments: argparse.Namespace) -> int:
@@ -88,7 +116,7 @@ def _fit_table(path: Path, arguments: argparse.Namespace) -> int:
     out: Path | None = getattr(arguments, "out", None)
     written = []
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
+        _writable(out)
         for fit in fits.values():
             model = fit.model(source=path.name)
             file = out / f"{model.name.replace('/', '-')}.toml"
