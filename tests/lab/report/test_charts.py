@@ -118,7 +118,7 @@ def titles_of(spec: Any) -> list[str]:
 
 
 def test_a_curve_over_factors_is_steep_on_both_axes_and_its_bend_is_marked() -> None:
-    """Output that follows the users is a straight line; the second figure has a chart beneath; a cell marks its point."""
+    """Output that follows users is a straight line; the second figure has a chart beneath; a cell marks its point."""
     columns = [
         Column("users"),
         Column("rate", "tokens/s", "output"),
