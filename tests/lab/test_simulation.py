@@ -65,6 +65,17 @@ def test_results_that_leave_together_hide_the_time_between_tokens() -> None:
     assert summarize(traces).distributions[2].mean is None
 
 
+def test_deadlines_are_judged_in_virtual_time() -> None:
+    """Traces have their requests' deadlines, refused ones too; goodput counts who kept his."""
+    traces = run("arrivals=burst arrivals.size=6 prompt=10 output=5 deadline=50ms", max_num_seqs=2).traces
+    good = summarize(traces).goodput
+
+    assert {trace.deadline for trace in traces} == {50_000_000}
+    assert good is not None
+    assert (good.limits, good.scheduled) == (None, 6)
+    assert 0 < good.met < 6
+
+
 def test_a_users_next_request_follows_the_answer_and_a_thought() -> None:
     """In a closed loop, 20 ms after one of the ends; and never more than three are in flight."""
     traces = run(CLOSED).traces

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,6 +81,15 @@ def test_what_cannot_be_checked_is_not_met_and_is_told() -> None:
     assert goodput([held], Limits(itl=20 * MS)).undecided == 1
     assert meets(trace(chunks=[(30, 1)]), Limits(itl=1)) is True
     assert meets(trace(chunks=[], output_tokens=0), Limits(ttft=1)) is None
+
+
+def test_a_requests_own_deadline_counts_without_any_limit() -> None:
+    """First tokens after 30 ms: within a deadline of 30, not of 29; who has none is met."""
+    traces = [replace(trace(), deadline=deadline) for deadline in (30 * MS, 29 * MS, None)]
+
+    assert [meets(one) for one in traces] == [True, False, True]
+    assert goodput(traces).value == pytest.approx(2 / 3)
+    assert [meets(one, Limits(ttft=20 * MS)) for one in traces] == [False, False, False]
 
 
 @given(runs, st.integers(1, 600), st.integers(0, 600))

@@ -11,7 +11,7 @@ and a token is seen when it is released. There is no clock either: a result is a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
@@ -123,6 +123,7 @@ class PlaybackSource(Observer):
         self._stop = stop
         self._flying: dict[int, None] = {}
         self._warmup: set[int] = set()
+        self._deadlines: dict[int, Nanoseconds] = {}
         self._streams: dict[str, int] = {}
         """Numbers of the kinds of stretches in prompts."""
         self._now: Nanoseconds = 0
@@ -182,6 +183,8 @@ class PlaybackSource(Observer):
         self._flying[request.index] = None
         if due.warmup:
             self._warmup.add(request.index)
+        if request.deadline is not None:
+            self._deadlines[request.index] = request.deadline
         return Arrival(
             due.at,
             Request(
@@ -244,8 +247,9 @@ class PlaybackSource(Observer):
         )
 
     def _show(self, trace: RequestTrace) -> None:
+        deadline = self._deadlines.pop(trace.index, None)
         if self._take is not None:
-            self._take(trace)
+            self._take(trace if deadline is None else replace(trace, deadline=deadline))
 
 
 def _chunks(record: RequestRecord) -> Chunks:

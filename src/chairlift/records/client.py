@@ -206,6 +206,8 @@ class RequestTrace:
     """The answer, reasoning left out; None unless the run was asked to keep texts."""
     token_ids: tuple[TokenId, ...] | None = None
     """The answer's tokens; None unless texts are kept and the target sent them."""
+    deadline: Nanoseconds | None = None
+    """ns: how long after `scheduled` the load wants the first token at the latest. None: it does not say."""
 
     @property
     def ok(self) -> bool:

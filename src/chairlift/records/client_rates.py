@@ -19,8 +19,9 @@ OUTPUT_TOKENS: Final = f"output tokens of requests with a whole answer, by the t
 TOTAL_TOKENS: Final = f"prompt and output tokens of requests with a whole answer, by the target's usage / {_SPAN}"
 REQUESTS: Final = f"requests with a whole answer / {_SPAN}"
 GOODPUT: Final = (
-    "requests that met every limit / requests scheduled: those that failed, were cut or were never sent are in the "
-    "denominator. A request whose limits cannot be checked does not count as met, and is told beside it"
+    "requests that met every limit, and their own deadline for the first token where the load gives them one / "
+    "requests scheduled: those that failed, were cut or were never sent are in the denominator. A request whose limits "
+    "cannot be checked does not count as met, and is told beside it"
 )
 
 
@@ -54,7 +55,8 @@ class Limits:
 class Goodput:
     """How many of the requests scheduled met the limits."""
 
-    limits: Limits
+    limits: Limits | None
+    """None: nothing but the requests' own deadlines."""
     scheduled: int
     met: int
     undecided: int
@@ -66,22 +68,21 @@ class Goodput:
         return self.met / self.scheduled if self.scheduled else None
 
 
-def goodput(traces: Sequence[RequestTrace], limits: Limits) -> Goodput:
-    """Of all traces of a run but its warm-up: each scheduled request has one."""
+def goodput(traces: Sequence[RequestTrace], limits: Limits | None = None) -> Goodput:
+    """Of all traces of a run but its warm-up: each scheduled request has one. Without limits deadlines alone count."""
     verdicts = [meets(trace, limits) for trace in traces]
     return Goodput(limits, len(verdicts), sum(one is True for one in verdicts), sum(one is None for one in verdicts))
 
 
-def meets(trace: RequestTrace, limits: Limits) -> bool | None:
-    """Whether a request met all limits. None: none is broken, and one of them cannot be checked."""
+def meets(trace: RequestTrace, limits: Limits | None = None) -> bool | None:
+    """Whether a request met all limits and its deadline. None: none is broken, and one of them cannot be checked."""
     if not trace.ok:
         return False
     first = None if trace.first_content is None else trace.first_content - trace.scheduled
-    verdicts = [
-        _within(first, limits.ttft),
-        _within(trace.end - trace.scheduled, limits.end_to_end),
-    ]
-    if limits.itl is not None or limits.tpot is not None:
+    verdicts = [_within(first, trace.deadline)]
+    if limits is not None:
+        verdicts += [_within(first, limits.ttft), _within(trace.end - trace.scheduled, limits.end_to_end)]
+    if limits is not None and (limits.itl is not None or limits.tpot is not None):
         gaps = token_gaps(trace)
         if gaps is None:
             verdicts.append(None)

@@ -84,7 +84,7 @@ def summarize(
     Args:
         traces: of the run, in any order.
         health: the client's samples, in order of time.
-        limits: for goodput; without them there is none.
+        limits: for goodput. Without them there is none, unless the load gave deadlines.
     """
     checked = check(traces)
     counted = [trace for trace in checked.traces if not trace.warmup]
@@ -98,7 +98,7 @@ def summarize(
         refused=checked.refused,
         distributions=tuple(distribution(metric, counted, PERCENTS) for metric in CLIENT_METRICS),
         rates=(output_tokens_per_second(counted), total_tokens_per_second(counted), requests_per_second(counted)),
-        goodput=None if limits is None else goodput(counted, limits),
+        goodput=goodput(counted, limits) if limits or any(one.deadline is not None for one in counted) else None,
         window=steady.window(over),
         stationarity=steady.stationarity(counted, over),
         little=steady.little(checked.traces, health),

@@ -141,6 +141,18 @@ async def test_devices_are_read_when_the_server_is() -> None:
     assert [sample.time for sample in run.of(DeviceSample)] == [0, SECOND, SECOND]
 
 
+async def test_a_trace_has_its_requests_deadline() -> None:
+    """Whether it ended, or was cut before its end."""
+    run = Run("arrivals=constant arrivals.rate=10 count=2 deadline=2s")
+    await run.until(1)
+    run.sender.answer(0)
+    await settle()
+    run.stop.request()
+    await run.finish()
+
+    assert [(trace.ok, trace.deadline) for trace in run.traces] == [(True, 2 * SECOND), (False, 2 * SECOND)]
+
+
 async def test_the_clock_starts_when_everything_is_ready() -> None:
     """Requests are prepared and the server is sampled before time zero."""
     run = Run("arrivals=constant arrivals.rate=10 count=3", takes=1)

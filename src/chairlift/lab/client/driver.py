@@ -212,7 +212,7 @@ class Driver(Generic[P]):
         elif (error := flight.task.exception()) is not None:
             logger.error("request %d failed by the client's own fault", index, exc_info=error)
             watch.fail(ErrorClass.CLIENT, f"{type(error).__name__}: {error}")
-        trace = watch.trace(now, keep_text=self._options.keep_text)
+        trace = _with_deadline(watch.trace(now, keep_text=self._options.keep_text), flight.due)
         if watch.sent is not None:
             self._tally.in_flight -= 1
         del self._flights[index]
@@ -239,7 +239,7 @@ class Driver(Generic[P]):
         for due in self._playback.due(now) if self._fault is None else ():
             watch = Stopwatch(due.request.index, due.at, warmup=due.warmup)
             watch.fail(ErrorClass.UNSENT, why)
-            self._emit(watch.trace(now))
+            self._emit(_with_deadline(watch.trace(now), due))
         for flight in self._flights.values():
             flight.task.cancel()
         self._pump()
@@ -321,6 +321,11 @@ class _Ahead(Generic[P]):
         if request.index >= self._read:
             self._taken.add(request.index)
         return self._sender.prepare(request, answers)
+
+
+def _with_deadline(trace: RequestTrace, due: Due) -> RequestTrace:
+    deadline = due.request.deadline
+    return trace if deadline is None else replace(trace, deadline=deadline)
 
 
 def _cancel(task: asyncio.Task[None]) -> None:
