@@ -125,7 +125,13 @@ def test_a_curve_over_factors_is_steep_on_both_axes_and_its_bend_is_marked() -> 
         Column("gap", "s", "between tokens"),
         Column("bend"),
     ]
-    rows = [[1, 10.0, 0.1, ""], [2, 20.0, 0.1, ""], [4, 40.0, 0.11, "<- here"], [8, 60.0, 0.2, ""], [16, 70.0, 0.4, ""]]
+    rows: list[list[Cell]] = [
+        [1, 10.0, 0.1, ""],
+        [2, 20.0, 0.1, ""],
+        [4, 40.0, 0.11, "<- here"],
+        [8, 60.0, 0.2, ""],
+        [16, 70.0, 0.4, ""],
+    ]
     found = table("t", "A title.", columns, rows, x="users", y="rate", below="gap", mark="bend")
     spec = charts.study_chart(found)
     assert spec is not None
