@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chairlift.core.errors import RecordError
+from chairlift.records.checks import numbered
 from chairlift.records.manifest import Manifest
 from chairlift.records.rows import KINDS, R, arrow_schema, from_row, to_row
 from chairlift.records.schema import BatchRecord, DecisionRecord, RequestRecord, ShareRecord, StepRecord
@@ -75,8 +77,9 @@ class Run:
     def _read(self, name: str, kind: type[R]) -> list[R]:
         lines = self.folder / f"{name}.jsonl"
         if lines.exists():
-            return [from_row(kind, row) for row in lines_of(lines)]
-        return [from_row(kind, row) for row in self.table(name).to_pylist()]
+            return list(numbered(lines, lines_of(lines), partial(from_row, kind)))
+        rows = self.table(name).to_pylist()
+        return list(numbered(lines.with_suffix(".parquet"), rows, partial(from_row, kind)))
 
 
 def lines_of(path: Path) -> Iterator[dict[str, Any]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_h
 
 from chairlift.core.errors import RecordError
 from chairlift.core.request import FinishReason
+from chairlift.records.checks import check_row
 from chairlift.records.gaps import GapRun
 from chairlift.records.schema import BatchRecord, DecisionRecord, Record, RequestRecord, ShareRecord, StepRecord
 
@@ -49,9 +50,19 @@ def from_row(kind: type[R], row: Mapping[str, Any]) -> R:
     """The record a row was made from. Columns that are not known here are passed over: a newer writer may have more.
 
     Raises:
-        RecordError: a column without a default is missing.
+        RecordError: a column without a default is missing, or has a value that cannot be.
     """
     known = {name: row[name] for name in field_names(kind) if name in row}
+    try:
+        _as_fields(known)
+    except (TypeError, ValueError) as error:
+        raise RecordError(f"a {kind.__name__} cannot be made of its row: {error}") from error
+    check_row(kind, known)
+    return kind(**known)
+
+
+def _as_fields(known: dict[str, Any]) -> None:
+    """From what a file holds to what fields hold, in place."""
     for name, value in known.items():
         if name == "finish_reason":
             known[name] = FinishReason(value)
@@ -62,10 +73,6 @@ def from_row(kind: type[R], row: Mapping[str, Any]) -> R:
             known[name] = dict(value) if value and isinstance(value[0], tuple) else tuple(value)
     if "numbers" in known:
         known["numbers"] = dict(known["numbers"])
-    try:
-        return kind(**known)
-    except TypeError as error:
-        raise RecordError(f"a {kind.__name__} cannot be made of the columns {', '.join(row)}: {error}") from error
 
 
 def arrow_schema(kind: type[Record]) -> pa.Schema:

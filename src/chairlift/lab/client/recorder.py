@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +23,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 from chairlift.core.errors import RecordError
 from chairlift.lab.client.rows import KINDS, Seen, chunk_rows, from_row, schemas, to_row
+from chairlift.records.checks import numbered
 from chairlift.records.client import DeviceSample, HealthSample, Observation, RequestTrace, ServerSample
 from chairlift.records.reader import lines_of
 
@@ -133,7 +135,8 @@ def read_devices(folder: Path) -> list[DeviceSample]:
 def _read(folder: Path, name: str, kind: type[Seen]) -> list[Seen]:
     lines = folder / f"{name}.jsonl"
     rows = lines_of(lines) if lines.exists() else _rows_of_table(folder, name)
-    return [from_row(kind, row) for row in rows]
+    path = lines if lines.exists() else lines.with_suffix(".parquet")
+    return list(numbered(path, rows, partial(from_row, kind)))
 
 
 def _rows_of_table(folder: Path, name: str) -> Iterator[Mapping[str, Any]]:

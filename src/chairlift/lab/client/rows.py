@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from chairlift.core.errors import RecordError
+from chairlift.records.checks import check_row
 from chairlift.records.client import (
     Chunks,
     DeviceSample,
@@ -72,9 +73,12 @@ def from_row(kind: type[Seen], row: Mapping[str, Any]) -> Seen:
             )
         if kind is ServerSample:
             known["series"] = dict(row.get("series") or {})
-        return kind(**known)
-    except (TypeError, ValueError, KeyError) as error:
-        raise RecordError(f"a {kind.__name__} cannot be made of the columns {', '.join(row)}: {error}") from error
+    except KeyError as error:
+        raise RecordError(f"a {kind.__name__} has no {error.args[0]}.") from error
+    except (TypeError, ValueError) as error:
+        raise RecordError(f"a {kind.__name__} cannot be made of its row: {error}") from error
+    check_row(kind, known)
+    return kind(**known)
 
 
 def schemas() -> dict[str, pa.Schema]:
