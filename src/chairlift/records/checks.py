@@ -15,7 +15,7 @@ _WHOLE: Final = range(-(2**63), 2**63)
 """What a column of Parquet holds."""
 
 
-def check_row(kind: type[object], values: Mapping[str, Any]) -> None:
+def check_row(kind: Any, values: Mapping[str, Any]) -> None:
     """Raises RecordError where a field without a default is missing, or a value is of another kind than its field.
 
     Args:
