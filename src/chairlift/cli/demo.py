@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import time
 from pathlib import Path
 
+from chairlift.cli.json_file import check_json_target, write_json
 from chairlift.cli.parser import Parser
 from chairlift.core.config import POLICIES
-from chairlift.core.errors import ChairliftError, ModelError
+from chairlift.core.errors import ModelError
 
 
 def configure(parser: Parser) -> None:
@@ -44,6 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     sizes = DemoSizes(slots=arguments.slots, long_answer=arguments.long, straggler=arguments.straggler)
     quiet = arguments.json == "-"
+    check_json_target(arguments.json)
     try:
         model = arguments.model or str(locate())
     except FileNotFoundError as error:
@@ -64,15 +64,5 @@ def run(arguments: argparse.Namespace) -> int:
         print()
         print_demo(runs, sizes)
     if arguments.json:
-        _write(json.dumps(as_json(runs, sizes), indent=2), arguments.json)
+        write_json(as_json(runs, sizes), arguments.json)
     return 0
-
-
-def _write(text: str, target: str) -> None:
-    if target == "-":
-        sys.stdout.write(text + "\n")
-        return
-    try:
-        Path(target).write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise ChairliftError(f"--json {target} cannot be written: {error}") from error

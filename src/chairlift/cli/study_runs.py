@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chairlift.cli.flags import add_flag
+from chairlift.cli.json_file import check_json_target, write_json
 from chairlift.cli.parser import Parser
 from chairlift.cli.target_flags import TargetFlags
 from chairlift.cli.units import PATH
-from chairlift.core.errors import ChairliftError
 
 if TYPE_CHECKING:
     from chairlift.lab.studies.study import Study
@@ -51,6 +50,7 @@ async def _run(arguments: argparse.Namespace, name: str, work: Work) -> int:
     from chairlift.lab.studies.study import Interrupted, Study
 
     quiet = arguments.json == "-"
+    check_json_target(arguments.json)
     subject: Subject = TargetFlags.of(arguments).subject()
     stop = Stop()
     folder: Path = getattr(arguments, "out", None) or RunStore().new(name)
@@ -72,19 +72,9 @@ async def _run(arguments: argparse.Namespace, name: str, work: Work) -> int:
     if not quiet:
         print(*lines, "", f"kept in {folder}", sep="\n")
     if arguments.json:
-        _write(json.dumps(study.record.to_json(), indent=2), arguments.json)
+        write_json(study.record.to_json(), arguments.json)
     return FOUND if study.failures or any(verdict.setting for verdict in study.record.verdicts) else OK
 
 
 def _progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-def _write(text: str, target: str) -> None:
-    if target == "-":
-        sys.stdout.write(text + "\n")
-        return
-    try:
-        Path(target).write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise ChairliftError(f"--json {target} cannot be written: {error}") from error

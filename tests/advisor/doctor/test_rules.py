@@ -52,6 +52,17 @@ def test_requests_that_fail_are_told_with_the_first_ones_words() -> None:
     assert found(failures.failed, traces=[*many, replace(bad, index=1999)]) == []
 
 
+def test_a_run_that_was_killed_before_anything_ended_is_sick() -> None:
+    """Nothing ended: nothing can be judged, and that is said; with some answers it is a note."""
+    diagnosis = diagnose(Case("killed", complete=False))
+    [finding] = found(failures.cut_short, complete=False)
+    [noted] = found(failures.cut_short, complete=False, traces=[trace(0, 0)])
+
+    assert diagnosis.sick
+    assert (finding.note, noted.note) == (False, True)
+    assert found(failures.cut_short) == []
+
+
 def test_a_cut_request_is_not_the_targets_fault() -> None:
     """The run's own time limit."""
     cut = failed(1, 10, 20, ErrorClass.CUT)

@@ -72,15 +72,20 @@ def confidence_in(
             if gap_between([outcomes[policy]], [outcomes["continuous"]], targets, policy).enough(decision.within)
         ]
         same &= (enough[0] if enough else "continuous") == decision.policy
+    several = len(load.rounds) > 1
     reasons = [
-        f"all {len(load.rounds)} rounds agree" if clear else "the rounds disagree about a gap",
+        "one round alone has nothing to agree with (--rounds)"
+        if not several
+        else f"all {len(load.rounds)} rounds agree"
+        if clear
+        else "the rounds disagree about a gap",
         f"with all steps {error:.0%} slower, or faster by as much, the answer "
         + ("is the same" if same else "is another one"),
         f"the device model is {problem.device.provenance.kind}",
     ]
     trusted = problem.device.calibrated
     level: Literal["high", "medium", "low"] = (
-        "low" if not clear or not same else "high" if trusted and len(load.rounds) > 1 else "medium"
+        "low" if not (clear and same and several) else "high" if trusted else "medium"
     )
     return Confidence(level, tuple(reasons), clear, error, same)
 

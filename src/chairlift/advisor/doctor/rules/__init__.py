@@ -28,6 +28,7 @@ RULES: tuple[Rule, ...] = (
     failures.refused_too_long,
     failures.refused_queue_full,
     failures.failed,
+    failures.cut_short,
     failures.stuck,
     asked.client_bottleneck,
     asked.warm_cache,

@@ -118,6 +118,23 @@ def refused_queue_full(case: Case, facts: Facts) -> Iterator[Finding]:
     )
 
 
+def cut_short(case: Case, facts: Facts) -> Iterator[Finding]:
+    """A run that was killed: what was under way, all of it perhaps, left no trace."""
+    if case.complete:
+        return
+    ended = len(counted(case.traces)) or len(case.requests)
+    yield Finding(
+        "cut_short",
+        Stage.SYMPTOM,
+        "The run did not come to its end: what is there says nothing of what was under way.",
+        (Seen("requests that had ended", f"{ended:,}"),),
+        weight=2.5 if not ended else 0.05,
+        confidence=Confidence.SURE,
+        advice="" if ended else "Nothing can be judged by it. Run it again, or look into the server's log.",
+        note=bool(ended),
+    )
+
+
 _FEW: Final = 0.001
 
 
