@@ -15,7 +15,7 @@ works && exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     echo "setup: installing chromium, in which the tests look at reports"
     mkdir -p build
-    patience=(-o Acquire::Retries=1 -o Acquire::http::Timeout=30)
+    patience=(-o Acquire::Retries=3 -o Acquire::http::Timeout=30)
     if { apt-get update -qq "${patience[@]}" &&
         apt-get install -y -qq --no-install-recommends "${patience[@]}" chromium; } >build/browser.log 2>&1 && works; then
         exit 0
