@@ -1,6 +1,6 @@
-"""llama.cpp's own server on a GGUF file: `python -m tests.lab.proof.llamacpp_server MODEL SLOTS CONTEXT`.
+"""llama.cpp's own server on a GGUF file: `python -m tests.lab.proof.llamacpp_server MODEL PORT SLOTS CONTEXT`.
 
-It prints its address once it listens, and runs until it is ended.
+It runs until it is ended.
 """
 
 import signal
@@ -11,19 +11,18 @@ import xllamacpp
 
 def main() -> None:
     """Two threads, `SLOTS` sequences at once of `CONTEXT` tokens each, metrics on, no cache between requests."""
-    model, slots, context = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    model, port, slots, context = sys.argv[1], *map(int, sys.argv[2:])
     params = xllamacpp.CommonParams()
     params.model.path = model
-    params.port = 0
+    params.port = port
     params.n_parallel, params.n_ctx = slots, slots * context
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 2
     params.endpoint_metrics = True
     params.cache_ram_mib = 0
     params.kv_unified = params.fit_params = False
-    server = xllamacpp.Server(params)
-    sys.stdout.write(f"{server.listening_address}\n")
-    sys.stdout.flush()
+    server = xllamacpp.Server(params)  # it serves as long as this is held
     signal.pause()
+    del server
 
 
 if __name__ == "__main__":

@@ -20,12 +20,12 @@ PATIENCE = 300.0
 
 
 @contextmanager
-def server_process(command: Sequence[str], url: str | None, ready: str) -> Iterator[str]:
-    """A server from its start to its end; yields its URL.
+def server_process(command: Sequence[str], url: str, ready: str) -> Iterator[str]:
+    """A server from its start to its end; yields its URL, once it takes requests.
 
     Args:
         command: what to run.
-        url: where it will be; None: it prints that as its first line.
+        url: where it will be.
         ready: the path that answers 200 when it takes requests.
     """
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "DO_NOT_TRACK": "1"}
@@ -35,12 +35,10 @@ def server_process(command: Sequence[str], url: str | None, ready: str) -> Itera
         assert process.stdout is not None
         said: deque[str] = deque(maxlen=40)
         try:
-            if url is None:
-                url = next((line.strip() for line in process.stdout if line.startswith("http")), None)
             # Whatever else it says is read, or it would stop at a full pipe.
             reader = threading.Thread(target=said.extend, args=(process.stdout,), daemon=True)
             reader.start()
-            if url is None or not _answers(process, url + ready):
+            if not _answers(process, url + ready):
                 pytest.fail(f"{command[0]} did not start:\n{''.join(said)}")
             yield url
         finally:
@@ -70,9 +68,9 @@ def chairlift(model: Path, port: int) -> list[str]:
     return [str(Path(sys.executable).with_name("chairlift")), "serve", str(model), "--port", str(port), *flags]
 
 
-def llamacpp(model: Path) -> list[str]:
+def llamacpp(model: Path, port: int) -> list[str]:
     """That of llama.cpp, in the wheel `xllamacpp`."""
-    return [sys.executable, "-m", "tests.lab.proof.llamacpp_server", str(model), "4", "512"]
+    return [sys.executable, "-m", "tests.lab.proof.llamacpp_server", str(model), str(port), "4", "512"]
 
 
 def vllm(python: str, model: Path, port: int) -> list[str]:

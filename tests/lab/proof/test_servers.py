@@ -63,13 +63,13 @@ async def _drive(url: str, tokenizer: Tokenizer) -> Witnessed:
 def witnessed(request: pytest.FixtureRequest, demo_model_path: Path) -> Iterator[Witnessed]:
     """A load against a real server on the demo model."""
     port = _free_port()
-    url: str | None = f"http://127.0.0.1:{port}"
+    url = f"http://127.0.0.1:{port}"
     ready = "/health"
     if request.param == "chairlift":
         command, ready = chairlift(demo_model_path, port), "/ready"
     elif request.param == "llama.cpp":
         pytest.importorskip("xllamacpp", reason="llama.cpp's server is not installed here: pip install xllamacpp")
-        command, url = llamacpp(demo_model_path), None
+        command = llamacpp(demo_model_path, port)
     else:
         python, model = os.environ.get(VLLM_PYTHON), os.environ.get(VLLM_MODEL)
         if not python or not model:
