@@ -12,7 +12,7 @@ from tests.advisor.doctor.ward import HEALTHY, SICK, Planted
 
 ALL_SICK, ALL_HEALTHY = (*SICK, *strangers.SICK), (*HEALTHY, *strangers.HEALTHY)
 NAMES = {one.name: one for one in (*ALL_SICK, *ALL_HEALTHY)}
-BY_HAND = {"failed", "both_maxima", "machine_starved", "device_memory_full", "device_idle", "old_defaults"}
+BY_HAND = {"failed", "cut_short", "both_maxima", "machine_starved", "device_memory_full", "device_idle", "old_defaults"}
 """Rules whose examples are in test_rules."""
 
 
