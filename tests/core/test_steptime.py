@@ -8,7 +8,7 @@ from chairlift.core.steptime import StepCost, StepFeatures, StepTimePredictor
 
 MIXED = [
     StepFeatures(prompt, rows, rows * context)
-    for prompt, rows, context in ((0, 1, 50), (128, 1, 70), (64, 8, 200), (0, 32, 300), (512, 4, 10), (0, 8, 900))
+    for prompt, rows, context in ((0, 1, 50), (128, 0, 0), (64, 8, 200), (0, 32, 300), (512, 4, 10), (0, 8, 900))
 ]
 """Steps that differ in every feature, so that each cost can be told from the others."""
 
@@ -28,7 +28,6 @@ def _fed(cost: StepCost, steps: int, noise: int = 0) -> StepTimePredictor:
         StepCost(5_000_000, 10_000, 0, 0),
         StepCost(100, 50, 20, 3),
         StepCost(3e9, 7e6, 2e7, 1e5),
-        StepCost(20_000_000, 300_000, 900_000, 1_500, 15_000_000),
     ],
 )
 def test_it_finds_the_costs_that_made_the_times(cost: StepCost) -> None:
@@ -44,27 +43,8 @@ def test_it_finds_the_costs_that_made_the_times(cost: StepCost) -> None:
     assert found.per_context == pytest.approx(cost.per_context, rel=0.05, abs=cost.fixed / 50_000)
 
 
-def test_rows_that_never_varied_are_not_said_to_cost_anything() -> None:
-    """Static batches of eight, prompts of 300 to 420 tokens in a step of their own kind: what a decode takes is known,
-    what fewer rows would take is not, and is taken to be as much.
-    """
-    predictor = StepTimePredictor()
-    for batch in range(12):
-        predictor.observe(StepFeatures(300 + 10 * batch, 0, 0), 60_000_000 + 300_000 * batch)
-        for step in range(40):
-            context = 8 * (50 + step)
-            predictor.observe(StepFeatures(0, 8, context), 30_000_000 + 1_000 * context)
-
-    cost = predictor.cost()
-
-    assert cost is not None
-    assert cost.time(StepFeatures(0, 8, 400)) == pytest.approx(30_400_000, rel=0.01)
-    assert cost.time(StepFeatures(0, 1, 400)) == pytest.approx(30_400_000, rel=0.02)
-    assert cost.time(StepFeatures(400, 0, 0)) == pytest.approx(63_000_000, rel=0.02)
-
-
 def test_nothing_is_predicted_before_there_is_enough_to_go_by() -> None:
-    """Eight steps."""
+    """Eight steps, twice the unknowns."""
     cost = StepCost(1000, 10, 10, 1)
     assert _fed(cost, 7).cost() is None
     assert _fed(cost, 8).cost() is not None
@@ -120,7 +100,7 @@ def test_no_cost_is_ever_negative(steps: list[tuple[StepFeatures, int]], asked: 
     cost = predictor.cost()
 
     assert cost is not None
-    assert min(cost.fixed, cost.per_prompt_token, cost.per_row, cost.per_context, cost.per_prompt_step) >= 0
+    assert min(cost.fixed, cost.per_prompt_token, cost.per_row, cost.per_context) >= 0
     assert cost.time(asked) >= 0
     more = StepFeatures(asked.prompt_tokens + 1, asked.rows + 1, asked.context + 1)
     assert cost.time(more) >= cost.time(asked)
@@ -138,7 +118,6 @@ _COSTS = st.builds(
     st.floats(0, 1e6),
     st.floats(0, 1e6),
     st.floats(0, 1e4),
-    st.floats(0, 1e8),
 )
 
 
@@ -155,7 +134,7 @@ def test_prompt_tokens_within_a_target_keep_it(cost: StepCost, target: int, rows
     tokens = cost.prompt_tokens_within(target, rows=rows, context=context)
 
     assert tokens >= 0
-    alone = cost.time(StepFeatures(0, rows, context)) + cost.per_prompt_step
+    alone = cost.time(StepFeatures(0, rows, context))
     if alone >= target:
         assert tokens == 0
     elif cost.per_prompt_token > 1e-3:

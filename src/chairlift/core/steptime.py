@@ -1,7 +1,6 @@
 """An online predictor of step time, fed by every commit.
 
     time = fixed + per_prompt_token x prompt tokens + per_row x one-token rows + per_context x context read
-           + per_prompt_step in a step with prompt tokens
 
 Least squares on relative error (each step weighs 1 / time squared), with old steps forgotten slowly, so that a machine
 that gets slower is followed and one slow outlier does not matter much. Floating point, but a pure function of the steps
@@ -15,19 +14,16 @@ from dataclasses import dataclass
 
 from chairlift.core.request import Nanoseconds
 
-_SCALES = (1.0, 128.0, 8.0, 4096.0, 1.0)
+_SCALES = (1.0, 128.0, 8.0, 4096.0)
 """Typical sizes of the features, to keep the equations well conditioned."""
 _SIZE = len(_SCALES)
 _NO_LIMIT = 2**31
 _MIN_STEPS = 8
-"""Steps before a prediction is given."""
+"""Steps before a prediction is given: twice the unknowns."""
 _FORGET = 0.995
 """Weight of a step after each later one: half after about 140 steps."""
-_RIDGES = (1e-9, 1e-6, 1e-5, 1e-6, 1e-6)
-"""Shares of the diagonal added to it: a feature that never varied gets the smallest cost that explains the rest. Rows
-most of all: in a closed batch they never vary, and what is not known to be theirs is taken to be fixed, so that no
-dead row is said to cost what it may not.
-"""
+_RIDGE = 1e-6
+"""Share of the diagonal added to it: a feature that never varied gets the smallest cost that explains the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +46,11 @@ class StepCost:
     per_prompt_token: float
     per_row: float
     per_context: float
-    per_prompt_step: float = 0.0
-    """More in a step with prompt tokens, however many: other kernels, or no captured graph."""
 
     def time(self, features: StepFeatures) -> Nanoseconds:
         """Predicted duration of one step, never below zero."""
         cost = self.fixed + self.per_prompt_token * features.prompt_tokens
         cost += self.per_row * features.rows + self.per_context * features.context
-        if features.prompt_tokens:
-            cost += self.per_prompt_step
         return max(0, round(cost))
 
     def femtoseconds(self, features: StepFeatures, growth: int, first: int, count: int) -> int:
@@ -67,8 +59,6 @@ class StepCost:
         """
         step = _femtoseconds(self.fixed) + _femtoseconds(self.per_prompt_token) * features.prompt_tokens
         step += _femtoseconds(self.per_row) * features.rows
-        if features.prompt_tokens:
-            step += _femtoseconds(self.per_prompt_step)
         positions = features.context * count + growth * (count * first + count * (count - 1) // 2)
         return step * count + _femtoseconds(self.per_context) * positions
 
@@ -84,7 +74,7 @@ class StepCost:
         """Most prompt tokens beside these decodes that keep a step within `target`; 0 when the decodes alone exceed
         it.
         """
-        left = target - self.time(StepFeatures(0, rows, context)) - self.per_prompt_step
+        left = target - self.time(StepFeatures(0, rows, context))
         if left <= 0:
             return 0
         # A cost next to nothing limits nothing, and dividing by it may be too much for a float.
@@ -111,20 +101,19 @@ class StepTimePredictor:
             return
         self.steps += 1
         # Dividing the row by the duration makes every target 1, and the squared error relative.
-        row = a, b, c, d, e = (
+        a, b, c, d = (
             1.0 / duration,
             features.prompt_tokens / (_SCALES[1] * duration),
             features.rows / (_SCALES[2] * duration),
             features.context / (_SCALES[3] * duration),
-            1.0 / duration if features.prompt_tokens else 0.0,
         )
+        row = (a, b, c, d)
         for i, x in enumerate(row):
             line = self._moments[i]
             line[0] = line[0] * _FORGET + x * a
             line[1] = line[1] * _FORGET + x * b
             line[2] = line[2] * _FORGET + x * c
             line[3] = line[3] * _FORGET + x * d
-            line[4] = line[4] * _FORGET + x * e
             self._targets[i] = self._targets[i] * _FORGET + x
         if self.steps % _MIN_STEPS == 0:
             self._unfitted = [line.copy() for line in self._moments], self._targets.copy()
@@ -142,7 +131,7 @@ def _fit(moments: list[list[float]], targets: list[float]) -> StepCost:
     active = [i for i in range(_SIZE) if moments[i][i] > 0]
     while True:
         solution = _solve(
-            [[moments[i][j] * (1 + _RIDGES[i] * (i == j)) for j in active] for i in active],
+            [[moments[i][j] * (1 + _RIDGE * (i == j)) for j in active] for i in active],
             [targets[i] for i in active],
         )
         worst = min(range(len(active)), key=solution.__getitem__)
@@ -158,7 +147,7 @@ def _femtoseconds(nanoseconds: float) -> int:
 
 
 def _solve(matrix: list[list[float]], right: Sequence[float]) -> list[float]:
-    """Gaussian elimination with partial pivoting on a system of at most five unknowns; a singular direction gets 0."""
+    """Gaussian elimination with partial pivoting on a system of at most four unknowns; a singular direction gets 0."""
     size = len(right)
     rows = [[*line, value] for line, value in zip(matrix, right, strict=True)]
     tiny = 1e-12 * max(abs(value) for line in matrix for value in line)
