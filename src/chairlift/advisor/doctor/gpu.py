@@ -7,13 +7,13 @@ how well the device was used while it did.
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
+
+from chairlift.lab.client.devices import Gpus, nvml_module
 
 _UUID: Final = re.compile(r'gpu_uuid="([^"]*)"')
 
@@ -36,29 +36,21 @@ class Gpu:
 
 
 def read_nvml(module: str = "pynvml") -> tuple[Gpu, ...]:
-    """All devices of this machine; none where NVML is not there.
+    """All devices of this machine, up to the first that does not tell its memory; none where NVML is not there.
 
     Args:
         module: that talks to it.
     """
-    try:
-        nvml: Any = importlib.import_module(module)
-        nvml.nvmlInit()
-    except Exception:  # noqa: BLE001 - no module, no library, no driver, no device: whatever it is, nothing is known
+    gpus = Gpus.found(nvml_module(module))
+    if gpus is None:
         return ()
+    samples = gpus.read()
+    gpus.close()
     found = []
-    with contextlib.suppress(Exception):  # a device may vanish, or refuse to tell
-        for index in range(nvml.nvmlDeviceGetCount()):
-            handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-            name = nvml.nvmlDeviceGetName(handle)
-            used: float | None = None
-            with contextlib.suppress(Exception):  # not every device tells
-                used = nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
-            text = name.decode() if isinstance(name, bytes) else str(name)
-            found.append(Gpu(text, int(memory.used), int(memory.total), used))
-    with contextlib.suppress(Exception):
-        nvml.nvmlShutdown()
+    for name, sample in zip(gpus.names, samples, strict=True):
+        if sample.memory_used is None or sample.memory_total is None:
+            break  # it has vanished
+        found.append(Gpu(name, sample.memory_used, sample.memory_total, sample.utilization))
     return tuple(found)
 
 

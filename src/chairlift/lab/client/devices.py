@@ -6,6 +6,8 @@ Where the server runs elsewhere these are not the server's devices, and say only
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
@@ -28,8 +30,7 @@ def local_devices(nvml: ModuleType | None = None) -> Devices:
     Args:
         nvml: the module pynvml; by default it is looked for (the package nvidia-ml-py, in chairlift[lab]).
     """
-    gpus = Gpus.found(nvml or _pynvml())
-    return gpus or Processor()
+    return Gpus.found(nvml or nvml_module()) or Processor()
 
 
 class Gpus:
@@ -38,24 +39,32 @@ class Gpus:
     Args:
         nvml: pynvml, initialised.
         handles: of the GPUs.
+
+    Attributes:
+        names: of the GPUs; equal ones have equal names.
     """
 
     def __init__(self, nvml: Any, handles: Sequence[Any]) -> None:
         self._nvml = nvml
         self._handles = handles
-        self._names = [_text(nvml.nvmlDeviceGetName(handle)) for handle in handles]
+        self.names = [_text(nvml.nvmlDeviceGetName(handle)) for handle in handles]
 
     @classmethod
     def found(cls, nvml: Any | None) -> Gpus | None:
-        """Those of this machine; None where there are none, or no driver."""
+        """Those of this machine; None where there are none, no driver or no library."""
         if nvml is None:
             return None
         try:
             nvml.nvmlInit()
             handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
             return cls(nvml, handles) if handles else None
-        except nvml.NVMLError:
+        except Exception:  # noqa: BLE001 - bindings and drivers have errors of many kinds
             return None
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        with suppress(Exception):
+            self._nvml.nvmlShutdown()
 
     def read(self) -> list[DeviceSample]:
         """Utilisation as NVML has it: the share of its last sampling period in which any kernel ran, which says nothing
@@ -69,7 +78,7 @@ class Gpus:
         power = self._ask("nvmlDeviceGetPowerUsage", handle)
         return DeviceSample(
             time=0,
-            device=f"{self._names[index]} {index}",
+            device=f"{self.names[index]} {index}",
             kind="gpu",
             utilization=None if busy is None else busy.gpu / 100,
             memory_used=None if memory is None else int(memory.used),
@@ -81,7 +90,7 @@ class Gpus:
         """Not every device answers everything: in a partition (MIG) there is no utilisation, for one."""
         try:
             return getattr(self._nvml, name)(handle)
-        except self._nvml.NVMLError:
+        except Exception:  # noqa: BLE001 - a device may vanish, too
             return None
 
 
@@ -137,13 +146,12 @@ class Processor:
             return {}
 
 
-def _pynvml() -> ModuleType | None:
+def nvml_module(name: str = "pynvml") -> ModuleType | None:
+    """The module that talks to NVML; None where it is not installed."""
     try:
-        import pynvml  # noqa: PLC0415 - an extra, and slow to look for
+        return import_module(name)
     except ImportError:
         return None
-    module: ModuleType = pynvml
-    return module
 
 
 def _text(name: str | bytes) -> str:
